@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import fastbayes as fb
@@ -17,6 +18,8 @@ from benchmarks import data, rivals
 from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.date_parts import parts_of
+from fastbayes.data.dates import DateParts
 from fastbayes.data.source import open_source
 
 Build = Callable[[int, Path], Work]
@@ -24,7 +27,7 @@ Run = Callable[[], Any]
 
 SKLEARN, ONE_THREAD, ALONE = "scikit-learn", "our own on one thread", "the same alone"
 FREE = "the same next to a thread without the interpreter's lock"
-FILES, BATCHES = "pyarrow, whole files", "pyarrow, batches"
+FILES, BATCHES, PYARROW = "pyarrow, whole files", "pyarrow, batches", "pyarrow"
 # What a slow rival is given: whole blocks, so that they are those of the longer table.
 FEW = 4 * BLOCK_ROWS
 
@@ -270,7 +273,41 @@ def _numbers(make: Callable[[], Any]) -> Build:
 
 
 QUERIES = (Claim("DuckDB", least=20), Claim("Polars", least=20))
+
+
+def _dates(rows: int, _: Path) -> Work:
+    """Tell the parts of timestamps of eight years in a time zone."""
+    random = np.random.default_rng(0)
+    moments = random.integers(1_400_000_000, 1_650_000_000, rows) * 10**6
+    column = pa.array(moments, pa.timestamp("us", "Europe/Berlin"))
+    table, names = pa.table({"when": column}), ["year", "month", "weekday", "hour"]
+    parts = parts_of("when", column.type, names)
+
+    def ours() -> pa.Table:
+        return DateParts(parts).of(table)
+
+    def theirs() -> list[pa.Array]:
+        local = pc.local_timestamp(column)
+        weekday = pc.day_of_week(local, count_from_zero=False)
+        return [pc.year(local), pc.month(local), weekday, pc.hour(local)]
+
+    def check(results: dict[str, Any]) -> None:
+        for part, values in zip(parts, results[PYARROW], strict=True):
+            assert results[OURS][part.name].cast(pa.int64()).combine_chunks().equals(values)
+
+    cells = float(rows * len(parts))
+    return Work({OURS: Side(ours, cells), PYARROW: Side(theirs, cells)}, check)
+
+
 CASES = (
+    Case(
+        "dates",
+        "year, month, weekday and hour of {rows} timestamps in a time zone, one thread",
+        rows_of(4_000_000, 500_000),
+        _dates,
+        (Claim(None, most=5), Claim(PYARROW)),
+        threads="one",
+    ),
     *(
         Case(
             f"arrow-{kind}",

@@ -30,6 +30,7 @@ PUBLIC = {
     ),
     "data.files": ("Files",),
     "evaluation.curves.curve_table": ("Crossover", "LearningCurve", "crossover"),
+    "evaluation.curves.fit_source": ("fit",),
     "evaluation.curves.learning_curves": ("learning_curve",),
     "evaluation.curves.sweeps": ("Sweep", "ThresholdSweep", "alpha_sweep", "threshold_sweep"),
     "evaluation.environment": ("show_versions", "warmup"),

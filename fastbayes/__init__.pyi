@@ -14,10 +14,12 @@ from fastbayes.core.errors import NotFittedError as NotFittedError
 from fastbayes.core.errors import RejectLimitError as RejectLimitError
 from fastbayes.core.errors import SchemaError as SchemaError
 from fastbayes.data.files import Files as Files
+from fastbayes.evaluation.calibrate.blend import Blend as Blend
 from fastbayes.evaluation.calibrate.calibration import Calibrated as Calibrated
 from fastbayes.evaluation.curves.curve_table import Crossover as Crossover
 from fastbayes.evaluation.curves.curve_table import LearningCurve as LearningCurve
 from fastbayes.evaluation.curves.curve_table import crossover as crossover
+from fastbayes.evaluation.curves.fit_source import fit as fit
 from fastbayes.evaluation.curves.learning_curves import learning_curve as learning_curve
 from fastbayes.evaluation.curves.sweeps import Sweep as Sweep
 from fastbayes.evaluation.curves.sweeps import ThresholdSweep as ThresholdSweep

@@ -155,6 +155,7 @@ def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
     model, X = fit(make, table), features(table).slice(0, 20)
     said = model.explain(X)
     joint, total = model.log_joint(X), said.prior + said.contributions.sum(axis=1)
+    total = total if said.remainder is None else total + said.remainder
     parameters = make().get_params()
     # What is missing says nothing, unless it hides what says something of the class's own table.
     if parameters.get("missing") == "marginalize" and parameters.get("network") is None:
@@ -163,6 +164,89 @@ def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
     possible = np.isfinite(joint)
     np.testing.assert_allclose(total[possible], joint[possible], rtol=1e-6, atol=1e-6)
     assert np.isneginf(total[~possible]).all()
+
+
+@law
+def lines_of_an_explained_row_sum_to_its_log_odds(make: Make, table: pa.Table) -> None:
+    model, X = fit(make, table), features(table).slice(0, 5)
+    said, joint = model.explain(X), model.log_joint(X)
+    for row in range(5):
+        lines = said.table(row)
+        parts = np.column_stack([lines[f"contribution_{c}"].to_numpy() for c in model.classes_])
+        assert lines["column"][0].as_py() == "(prior)"
+        assert {*lines["column"].to_pylist()} == {"(prior)", *said.features}
+        sizes = np.abs(parts[1:]).max(axis=1)
+        assert (sizes[:-1] >= sizes[1:]).all()
+        possible = np.isfinite(joint[row])
+        np.testing.assert_allclose(parts[:, possible].sum(axis=1), 0, atol=1e-6)
+        apart = joint[row, possible] - joint[row, possible].mean()
+        np.testing.assert_allclose(parts[:, possible].sum(axis=0), apart, rtol=1e-6, atol=1e-6)
+        shown = dict(zip(lines["column"].to_pylist(), lines["value"].to_pylist(), strict=True))
+        for name in said.features:
+            assert (shown[name] is None) == (not X[name][row].is_valid)
+
+
+def as_shown(model: Any, name: str, column: pa.ChunkedArray) -> list[Any]:
+    """Return values as the table of a column has them: numbers that are cut as their intervals."""
+    feature = model.schema_.features[model.schema_.names.index(name)]
+    values = column.to_pylist()
+    if feature.cuts is None:
+        return values
+    bins = [None if v is None else int(np.sum(feature.cuts < v)) for v in values]
+    return [None if b is None else feature.intervals[b] for b in bins]
+
+
+@law
+def tables_of_columns_are_counts_and_what_is_said_of_rows(make: Make, table: pa.Table) -> None:
+    model, classes = fit(make, table), table["y"].to_pylist()
+    shown = {name: as_shown(model, name, table[name]) for name in model.schema_.names}
+    said = model.explain(features(table))
+    for j, name in enumerate(model.schema_.names):
+        found = model.table(name)
+        missing = shown[name].count(None) / len(table)
+        parts = {"moments", "scatter"} & {*model.statistics_.parts}
+        if parts or "value" in found.table.column_names:  # else it was not counted
+            assert found.missing == pytest.approx(missing)
+        if "mean" in found.table.column_names:
+            numbers = np.array(shown[name], np.float64)
+            used = ~np.isnan(numbers)
+            joint = "scatter" in model.statistics_.parts or hasattr(model, "backed_off_")
+            if joint and make().get_params()["missing"] != "impute_mean":
+                # A density of all columns is one of complete rows.
+                names = [f.name for f in model.schema_.numeric]
+                used = ~np.isnan(np.array([shown[n] for n in names], np.float64)).any(axis=0)
+            of = [numbers[used & (np.array(classes) == c)] for c in model.classes_]
+            counted = [len(values) for values in of]
+            assert found.table["rows"].to_pylist() == (counted if parts or joint else [None] * 3)
+            if parts or hasattr(model, "backed_off_"):
+                np.testing.assert_allclose(found.table["mean"], [*map(np.mean, of)], rtol=1e-9)
+            continue
+        if "coefficient" in found.table.column_names:
+            continue
+        parents = [n.removeprefix("given_") for n in found.table.column_names if "given_" in n]
+        at = list(zip(*(shown[n] for n in [*parents, name]), strict=True))
+        lines = {(*(line[f"given_{p}"] for p in parents), line["value"]): line
+                 for line in found.table.to_pylist()}  # fmt: skip
+        assert len(lines) == len(found.table)
+        for c in model.classes_:
+            counts = dict.fromkeys(lines, 0.0)
+            for key, y in zip(at, classes, strict=True):
+                if key in counts and y == c:
+                    counts[key] += 1
+            if make().get_params().get("unlabelled") != "em" and "leaves out" not in found.says:
+                assert [line[f"count_{c}"] for line in lines.values()] == [*counts.values()]
+            groups: dict[Any, float] = {}
+            for key, line in lines.items():
+                groups[key[:-1]] = groups.get(key[:-1], 0.0) + line[f"proba_{c}"]
+            np.testing.assert_allclose([*groups.values()], 1, rtol=1e-6)
+        if not hasattr(model, "to_network") or model.get_params().get("network") is not None:
+            continue
+        for row, key in enumerate(at[:20]):
+            if key in lines:
+                terms = [lines[key][f"proba_{c}"] for c in model.classes_]
+                with np.errstate(divide="ignore"):
+                    logs = np.log(terms)
+                np.testing.assert_allclose(said.contributions[row, j], logs, rtol=1e-5, atol=1e-6)
 
 
 @law

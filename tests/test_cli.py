@@ -300,19 +300,65 @@ def test_count__weights_and_rows_without_a_class(tmp_path: Path) -> None:
     assert said["rows_without_class"] == 5
 
 
+def test_explain__is_the_table_of_the_library(data: Path, model: Path) -> None:
+    table, fitted = tennis().drop_columns("play"), fb.load(model)
+    (said,) = answer("explain", model, data, "--row", "7")
+    assert said["row"] == 7
+    assert said["lines"] == fitted.explain(table).table(7).to_pylist()
+    assert [*said["proba"].values()] == fitted.predict_proba(table)[7].tolist()
+    two = answer("explain", model, data, "--row", "999", "--row", "7")
+    assert [one["row"] for one in two] == [7, 999]
+    assert two[0] == said
+    first = answer("explain", model, data, "--rows", "3")
+    assert [one["lines"] for one in first] == [
+        fitted.explain(table).table(row).to_pylist() for row in range(3)
+    ]
+    assert answer("explain", model, data) == first[:1]
+    shown = run("explain", model, data, "--rows", "2").stdout
+    assert shown.startswith("row 0: no ")
+    assert "contribution_yes" in shown
+
+
+def test_explain__rows_that_are_not_there(data: Path, model: Path, tmp_path: Path) -> None:
+    said = fails("explain", model, data, "--row", "1000", folder=tmp_path)
+    assert "there is no row 1000" in said
+    assert len(answer("explain", model, data, "--rows", "2000")) == 1000
+    assert (
+        "give one of them"
+        in run("explain", model, data, "--row", "1", "--rows", "2", code=2).stderr
+    )
+
+
 def test_inspect__statistics_and_models(data: Path, model: Path, tmp_path: Path) -> None:
     run("count", data, "--target", "play", "-o", tmp_path / "s.fbs")
     statistics, of_model = answer("inspect", tmp_path / "s.fbs"), answer("inspect", model)
     assert statistics["columns"]["sky"] == {
         "kind": "categorical", "values": ["overcast", "rain", "sunny"], "declared": False,
+        "missing": 0.1,
     }  # fmt: skip
     assert statistics["columns"]["degrees"]["kind"] == "numeric"
+    assert statistics["columns"]["degrees"]["missing"] == 0.1
     assert statistics["classes"] == {"no": 400, "yes": 600}
     assert of_model["model"] == "NaiveBayes()"
-    assert of_model["columns"] == statistics["columns"]
+    found = fb.load(model)
+    for name, column in of_model["columns"].items():
+        said = found.table(name)
+        assert column.items() >= statistics["columns"][name].items()
+        assert column["missing"] == said.missing
+        if "numbers" in column:
+            means = [one["mean"] for one in column["numbers"].values()]
+            assert means == said.table["mean"].to_pylist()
+        else:
+            assert column["telling"] == [*said.telling]
     shown = run("inspect", model).stdout
     assert "sky      3 values  overcast, rain, sunny" in shown
+    assert f"no {found.table('degrees').table['mean'][0].as_py():.5g} ±" in shown
     assert "classes             no 400, yes 600" in shown
+
+
+def test_inspect__a_model_of_arrays(tmp_path: Path) -> None:
+    fb.GaussianNB().fit([[1.0, 2.0], [2.0, 3.5]], [0, 1]).save(tmp_path / "m.fb")
+    assert "bare arrays" in fails("inspect", tmp_path / "m.fb", folder=tmp_path)
 
 
 def test_inspect__a_model_by_another_name(model: Path) -> None:
@@ -351,8 +397,8 @@ def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
     data = parquet(table, tmp_path / "d.parquet")
     said = answer("inspect", data, "--target", "play")["columns"]["tags"]
     assert said["kind"] == "unusable"
-    assert "flatten" in said["why"]
-    assert "flatten" in run("inspect", data).stdout
+    assert "explode" in said["why"]
+    assert "explode" in run("inspect", data).stdout
 
 
 # -- generate ----------------------------------------------------------------------------------

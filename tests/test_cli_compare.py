@@ -109,7 +109,7 @@ def test_what_does_not_fit__is_listed_with_the_reason(tmp_path: Path) -> None:
 
 def test_failures__are_one_line(data: Path, tmp_path: Path) -> None:
     said = fails("compare", data, "--target", "play", "--models", "forest", folder=tmp_path)
-    assert "'forest' is not one of ['naive-bayes'," in said
+    assert "'forest': use one of 'naive-bayes'," in said
     said = fails("compare", data, "--target", "weather", folder=tmp_path)
     assert "no column 'weather'" in said
     said = fails("compare", data, "--target", "play", "--folds", "1", folder=tmp_path)

@@ -79,7 +79,7 @@ def test_what_was_done__is_said(tmp_path: Path) -> None:
     ("told", "words"),
     [
         (["--alpha", "1"], "--alpha does not go with --model gaussian-bayes"),
-        (["--missing", "category"], "missing='category'"),
+        (["--missing", "category"], "--missing category"),
         (["--shrinkage", "2"], "'2' is neither a number from 0 to 1 nor 'auto'"),
         (["--shrinkage", "x"], "'x' is neither a number from 0 to 1 nor 'auto'"),
         (["--covariance", "diagonal", "--prior", "niw"], "prior is of covariance matrices"),

@@ -90,7 +90,7 @@ def test_inspect_shows_the_coefficients(data, options):
         (["--model", "logistic", "--alpha", "2"], "--alpha does not go with --model logistic"),
         (["--model", "logistic", "--interactions", "ab"], "write two columns as A:B"),
         (["--model", "logistic", "--class-weight", "c0"], "write balanced, or a number"),
-        (["--model", "logistic", "--penalty", "l1", "--solver", "lbfgs"], "use solver='newton-cg'"),
+        (["--model", "logistic", "--penalty", "l1", "--solver", "lbfgs"], "use --solver newton-cg"),
         (["--model", "logistic", "--unseen", "smooth"], "has no coefficient"),
     ],
 )

@@ -176,7 +176,7 @@ def test_fit__tan_streams_what_does_not_fit(tmp_path: Path) -> None:
     assert some.parents_ == whole.parents_
     assert not some.statistics_.pairs.layout.complete
     assert np.array_equal(some.predict_proba(data), whole.predict_proba(data))
-    assert "memory_limit" in fails(
+    assert "--memory-limit 120,000" in fails(
         *told[:4], "-o", tmp_path / "a.fb", *less, "--threads", 1, "--model", "aode",
         folder=tmp_path,
     )  # fmt: skip
@@ -227,7 +227,7 @@ def test_fit__statistics_of_cells_make_the_joint_models(
         (["--pairs"], "a2de", "holds no triples, which a2de needs; count again with --triples"),
         (["--pairs"], "kdb", "holds no families, which kdb needs; fit it from DATA"),
         ([], "joint-bayes", "holds no cells, which joint-bayes needs; count again with --cells"),
-        (["--cells"], "joint-gaussian", "no cell_scatter, which joint-gaussian needs; count again"),
+        (["--cells"], "joint-gaussian", "no cell scatter, which joint-gaussian needs; count again"),
     ],
 )
 def test_fit__statistics_that_lack_what_the_model_needs(
@@ -252,8 +252,8 @@ def test_fit__statistics_that_lack_what_the_model_needs(
         (["--model", "aode", "--alpha", "loo"], "--alpha loo goes with --model naive-bayes or"),
         (["--model", "kdb", "--criterion", "error"], "--criterion goes with --select"),
         (["--model", "aode", "--m", "3"], "--m goes with --smoothing m_estimate"),
-        (["--model", "aode", "--smoothing", "hdp"], "smoothing='hdp'"),
-        (["--model", "aode", "--weights", "equal"], "weights='equal'"),
+        (["--model", "aode", "--smoothing", "hdp"], "--smoothing hdp: use one of 'laplace'"),
+        (["--model", "aode", "--weights", "equal"], "--weights equal: give a number"),
         (["--model", "aode", "--weights", "city=x"], "a number after each ="),
         (["--model", "aode", "--weights", "city=0"], "more than 0"),
         (["--model", "aode", "--subsumption", "0"], "--subsumption"),
@@ -289,7 +289,7 @@ def test_fit__a_column_that_is_not_there_is_told_before_the_scan(
 
 
 def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> None:
-    shared = {"missing", "categorical"}
+    shared = {"missing", "categorical", "columns", "dates", "exclude"}
     found = set()
     for option in fit.get_params(click.Context(fit)):
         assert isinstance(option, click.Parameter)
@@ -307,7 +307,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
         "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
         "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
-        "interactions", "tol", "max_iter", "standard_errors",
+        "interactions", "tol", "max_iter", "standard_errors", "members", "folds",
     }  # fmt: skip
 
 

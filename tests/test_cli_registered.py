@@ -66,8 +66,9 @@ def test_fit_predict_evaluate_inspect_compare(data):
 
 @pytest.mark.usefixtures("registered")
 def test_help_and_errors(data):
-    told = " ".join(run("fit", "--help").stdout.split())
+    told = " ".join(run("fit", "--help-all").stdout.split())
     assert "--mood [calm|wild] How it goes about its work. (sharp-bayes)" in told
+    assert "--mood" in run("fit", "--model", "sharp-bayes", "--help").stdout
     assert "sharp-bayes" in run("compare", "--help").stdout
     with_tan = ("fit", data, "--target", "y", "--model", "tan", "-o", data.with_name("t.fb"))
     said = run(*with_tan, "--mood", "wild", code=2).stderr
@@ -75,4 +76,4 @@ def test_help_and_errors(data):
 
 
 def test_others_do_not_see_it():
-    assert "--mood" not in run("fit", "--help").stdout
+    assert "--mood" not in run("fit", "--help-all").stdout

@@ -363,7 +363,7 @@ def test_errors__name_the_remedy() -> None:
     table = rows(5, 40)
     with pytest.raises(ValueError, match="validation='loo': use 'leave_one_out' or 'k_fold'"):
         compare(table, validation="loo")
-    with pytest.raises(ValueError, match="'forest' is not one of"):
+    with pytest.raises(ValueError, match="'forest': use one of"):
         compare(table, models=["tan", "forest"])
     with pytest.raises(ValueError, match="'tan' stands twice"):
         compare(table, models=["tan", "tan"])

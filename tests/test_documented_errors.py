@@ -157,12 +157,12 @@ def test_number_as_the_target__is_warned_of() -> None:
 
 def test_plan__lists_what_cannot_be_used() -> None:
     table = TABLE.append_column("l", pa.array([[1], [2], []])).append_column(
-        "s", pa.array([{"k": 1}] * 3)
+        "s", pa.array([{"k": [1]}] * 3)
     )
     plan, usable = fb.plan(table, "y"), fb.plan(TABLE, "y")
-    assert [*plan.unusable] == ["l", "s"]
+    assert [*plan.unusable] == ["l", "s.k"]
     assert "list<" in plan.unusable["l"]
     assert (plan.columns, plan.total) == (usable.columns, usable.total)
-    assert "not usable: ['l', 's']" in repr(plan)
+    assert "not usable: ['l', 's.k']" in repr(plan)
     assert usable.unusable == {}
     assert "not usable" not in repr(usable)

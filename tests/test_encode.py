@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from making import cells, cells_of, known
 
 import fastbayes as fb
+from fastbayes.core.date_parts import holds
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data import columns
 from fastbayes.data.columns import Codebook
@@ -712,7 +713,6 @@ def test_edge__no_class_at_all(kind: Any) -> None:
         pa.array([1, 2], pa.timestamp("s")),
         pa.array([datetime.date(2020, 1, 1)] * 2),
         pa.array([[1], [2]]),
-        pa.array([{"a": 1}] * 2),
         pa.array([b"a", b"b"]),
         pa.array([1, 2], pa.timestamp("s")).dictionary_encode(),
     ],
@@ -721,7 +721,10 @@ def test_edge__no_class_at_all(kind: Any) -> None:
 @pytest.mark.parametrize("place", ["x", "y"])
 def test_edge__types_that_cannot_be_used(column: pa.Array, place: str) -> None:
     columns = {"x": ["p", "q"], "y": ["a", "b"]} | {place: column}
-    with pytest.raises(SchemaError, match=f"column '{place}' has type .*: (cast|flatten)"):
+    if place == "x" and holds(column.type):
+        assert count(pa.table(columns)).schema.columns == ("x",)
+        return
+    with pytest.raises(SchemaError, match=f"column '{place}' has type .*: (cast|leave it out)"):
         count(pa.table(columns))
     good = count(pa.table({"x": ["p", "q"], "y": ["a", "b"]})).schema
     rows = pa.table(columns).select(["x"])

@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,13 @@ from fastbayes.core.threads import default_threads
 from fastbayes.data.source import open_source
 from fastbayes.engines import Paths, map_reduce, pool
 from fastbayes.engines.shares import Given, Work
+from fastbayes.evaluation.calibrate import posterior_maps
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
+from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
+from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.logistic import information
+from fastbayes.models.registry import candidates
 from fastbayes.scan.engine import Counting
 from fastbayes.scan.request import Counter
 from fastbayes.statistics.base import RetractionError
@@ -151,17 +161,52 @@ def test_models__learn_what_they_learn_here(folder: Path, name: str) -> None:
     np.testing.assert_allclose(there.predict_proba(some), here.predict_proba(some), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"C": 0.1, "solver": "lbfgs"}, {"penalty": "l1"}, {"class_weight": "balanced"}],
-    ids=str,
-)
-def test_logistic_regression__is_that_of_rows_read_here(folder: Path, options: Any) -> None:
-    given = {"tol": 1e-8, **options}
-    here = fb.LogisticRegression(**given).fit(folder, "y", sample_weight="heavy")
-    there = fb.LogisticRegression(**given).fit(
-        Paths(folder, shipped, 3), "y", sample_weight="heavy"
-    )
+LOGISTIC: list[dict[str, Any]] = [
+    {},
+    {"penalty": "l1"},
+    {"penalty": None, "init": "zeros"},
+    {"class_weight": "balanced", "standard_errors": True},
+    {"interactions": [("text", "flag")]},
+]
+
+
+@pytest.mark.filterwarnings("ignore::fastbayes.FastBayesWarning")
+@pytest.mark.parametrize("options", LOGISTIC, ids=str)
+def test_logistic_regression__is_that_of_rows_read_here(tmp_path: Path, options: Any) -> None:
+    """A pass brings all second derivatives: one to count, and one for each step or so."""
+    for seed in (1, 2, 3):
+        table = rows(300, seed)
+        flag = pa.array(np.random.default_rng(seed).random(300) < 0.3)
+        table = table.append_column("flag", flag)
+        pq.write_table(table, tmp_path / f"{seed}.parquet", row_group_size=100)
+    asked: list[Any] = []
+
+    def noted(f: Any, items: Iterable[Any]) -> Iterator[Any]:
+        asked.append(f.request)
+        return shipped(f, items)
+
+    make = partial(fb.LogisticRegression, tol=1e-10, **options)
+    here = make().fit(tmp_path, "y", sample_weight="heavy")
+    there = make().fit(Paths(tmp_path, noted, 3), "y", sample_weight="heavy")
+    assert there.converged_ == here.converged_
+    np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-12)
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-8, atol=1e-8)
+    assert len(asked) <= 12
+    if "standard_errors" in options:
+        errors = [m.coefficients()["standard_error"].to_numpy() for m in (here, there)]
+        np.testing.assert_allclose(*errors, rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["newton-cg", "lbfgs"])
+@pytest.mark.parametrize("most", [0, 2000])
+def test_logistic_regression__of_many_coefficients(
+    folder: Path, solver: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more than some hundreds workers give products of the second derivatives alone."""
+    monkeypatch.setattr(information, "MOST", most)
+    make = partial(fb.LogisticRegression, solver=solver, tol=1e-8)
+    here = make().fit(folder, "y", sample_weight="heavy")
+    there = make().fit(Paths(folder, shipped, 3), "y", sample_weight="heavy")
     assert there.converged_
     np.testing.assert_allclose(there.objective_, here.objective_, rtol=1e-9)
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-5, atol=1e-6)
@@ -221,7 +266,7 @@ def test_files__that_change_under_the_job_are_named(folder: Path, tmp_path: Path
         path.write_bytes((folder / "3.parquet").read_bytes())
         return shipped(f, items)
 
-    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; count again"):
+    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; begin again"):
         fb.count(Paths(path, meanwhile, 2), "y")
 
     def removed(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
@@ -387,6 +432,33 @@ def test_processes__that_are_killed_while_they_wait(tmp_path: Path) -> None:
     assert not pids & {*processes.map(pid_of, range(8))}
 
 
+def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was handed over then nobody does, nor says so."""
+    executors: list[Any] = []
+
+    class Executor:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            executors.append(self)
+            self.handed = 0
+
+        def submit(self, f: Callable[[Any], Any], item: Any) -> Future[Any]:
+            self.handed += 1
+            future: Future[Any] = Future()
+            if self is executors[0] and self.handed > 3:
+                raise BrokenProcessPool
+            if self is not executors[0] or self.handed == 2:
+                future.set_result(f(item))
+            return future
+
+        def shutdown(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr(pool, "PATIENCE", 0.01)
+    assert [*pool.paths("a.parquet", processes=2).map(str, range(3))] == ["0", "1", "2"]
+    assert [executor.handed for executor in executors] == [4, 2]
+
+
 def pid_of(_: int) -> int:
     return os.getpid()
 
@@ -422,6 +494,57 @@ def test_processes__end_with_the_one_that_began_them(tmp_path: Path, start: str)
             assert process.stdout.readline() == b"begun\n"
         process.kill()
         assert process.communicate(timeout=60)[0] == b""  # its end: nobody holds the pipe
+
+
+HOMELESS = """
+import sys
+import fastbayes as fb
+
+if __name__ == "__main__":
+    there = fb.engines.pool.paths(sys.argv[1], processes=2)
+    for _ in range(2):
+        print(fb.count(there, "y", columns=["text"]).values.counts.tolist())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_processes__without_a_writable_home_say_it_once(folder: Path, tmp_path: Path) -> None:
+    """As on a cluster: the package belongs to root, a home directory is missing."""
+    (tmp_path / "script.py").write_text(HOMELESS)
+    home = tmp_path / "home"
+    home.touch()  # a file, which stops the superuser, too
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | {
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserWideCacheLocator",
+        "FASTBAYES_KERNELS": "always",
+    }
+    command = [sys.executable, str(tmp_path / "script.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    counts = fb.count(folder, "y", columns=["text"]).values.counts.tolist()
+    assert done.stdout.splitlines() == [str(counts)] * 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("compiled kernels cannot be cached where workers run")
+    assert "NUMBA_CACHE_DIR" in line
+
+
+def test_uncached__is_said_once_for_all_workers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def elsewhere(f: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            with monkeypatch.context() as patch:
+                patch.setattr(dispatch, "_warned", item.position == 1)
+                found = f(item)
+            yield found
+
+    dispatch.warn_of_workers.cache_clear()
+    monkeypatch.setattr(dispatch, "_warned", False)
+    for _ in range(2):
+        fb.count(Paths(folder, elsewhere, 3), "y")
+    (record,) = caplog.records
+    assert "cannot be cached where workers run" in record.message
 
 
 def test_processes__count_on_one_thread_each(tmp_path: Path) -> None:
@@ -466,6 +589,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: fb.LogisticRegression(),
     "network": lambda: fb.NetworkClassifier(),
     "calibrated": lambda: fb.Calibrated(fb.NaiveBayes()),
+    "blend": lambda: fb.Blend(["naive-bayes", "tan"]),
     "weighted": lambda: fb.WeightedNaiveBayes(),
 }
 
@@ -511,3 +635,244 @@ def test_evaluate__errors_are_those_of_rows_read_here(folder: Path, tmp_path: Pa
     pq.write_table(nothing, tmp_path / "a.parquet")
     with pytest.raises(fb.DataError, match="column 'y' is null in all 20 rows"):
         fb.evaluate(model, Paths(tmp_path, shipped, 3))
+
+
+# -- models judged by workers
+
+
+def same_values(found: Any, wanted: Any, rtol: float = 1e-12, name: str = "") -> None:
+    """Hold nested values to others': what is counted or named exactly, sums to rounding."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), name
+        for key, value in wanted.items():
+            same_values(found[key], value, rtol, f"{name}.{key}")
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), name
+        for mine, theirs in zip(found, wanted, strict=True):
+            same_values(mine, theirs, rtol, name)
+    elif isinstance(wanted, float):
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=1e-15, err_msg=name)
+    else:
+        assert found == wanted, name
+
+
+NAMES = [*candidates()]
+# A pass adds up sums of numbers, and what is minimised is then off by more than rounding.
+MINIMISED = {"logistic": 1e-6, "weighted-naive-bayes": 1e-4}
+JUDGED: dict[str, dict[str, Any]] = {
+    "leave-one-out": {},
+    "with weights": {"sample_weight": "heavy", "loss": [[0, 2], [1, 0]]},
+    "folds": {"folds": "whole", "discretize": ("width", 3)},
+    "folds with cuts of their own": {"folds": "whole"},
+    "all numeric": {"columns": ["number", "whole"]},
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastbayes.FastBayesWarning")
+@pytest.mark.parametrize("how", JUDGED)
+def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
+    """Every model that takes part; the network's search needs the codes of rows and says so."""
+    options = {"models": NAMES, **JUDGED[how]}
+    if "folds" in options:  # and few scans
+        options["models"] = [n for n in NAMES if n not in ("network", "weighted-naive-bayes")]
+    here = fb.compare(folder, "y", **options)
+    steps: list[int] = []
+    there = fb.compare(Paths(folder, shipped, 3), "y", progress=steps.append, **options)
+    assert there.classes.tolist() == here.classes.tolist()
+    assert there.rows == pytest.approx(here.rows, rel=1e-12)
+    assert sum(steps) >= 2 * 1350
+    assert len(there.entries) == len(here.entries)
+    judged = 0
+    for entry in here.entries:
+        found, rtol = there[entry.name], MINIMISED.get(entry.name, 1e-12)
+        if entry.name == "network":
+            continue
+        assert found.reason == entry.reason
+        if entry.figures is not None:
+            same_values(found.figures.to_dict(), entry.figures.to_dict(), rtol)
+            assert (found.parameters, found.memory) == (entry.parameters, entry.memory)
+            judged += 1
+    assert judged >= 5
+    assert there.best.name == here.best.name
+
+
+def test_compare__counts_once_and_scores_once(folder: Path) -> None:
+    """A model travels as its file: what is sent is smaller than the tables that it makes."""
+    asked: list[str] = []
+
+    def noted(f: Any, items: Iterable[Any]) -> Iterator[Any]:
+        asked.append(type(f.request).__name__)
+        assert len(pickle.dumps(f)) < 60_000
+        return shipped(f, items)
+
+    there = Paths(folder, noted, 3)
+    fb.compare(there, "y", models=["naive-bayes", "spode", "tan", "aode"])
+    assert asked == ["Cutting", "Counting", "Scoring"]
+    asked.clear()
+    fb.compare(there, "y", models=["naive-bayes"], folds="whole")
+    assert asked == ["CountingFolds", "Scoring"]
+
+
+class Failing(LooScorer):
+    """Cannot score rows of the class "yes", which the first file lacks."""
+
+    def __init__(self) -> None:
+        pass
+
+    def posterior(self, batch: Any, out: Any) -> int:
+        if (batch.classes == 1).any():
+            raise fb.SchemaError("no answer to a yes")
+        out[:] = 0.5
+        return 0
+
+
+def test_scores__a_model_that_cannot_score_some_row_ends_itself_alone(folder: Path) -> None:
+    model = fb.NaiveBayes().fit(folder, "y")
+    encoding = RowEncoding([model.schema_], "y", None)
+    found = {}
+    for name, source in (("here", folder), ("there", Paths(folder, shipped, 4))):
+        scorers = [Failing()], [Fitted(model)]
+        both = [Contestant(model.classes_, some) for some in scorers]
+        _, judged = scores(open_source(source), encoding, both, strict=False)[0]
+        assert (type(both[0].error), str(both[0].error)) == (fb.SchemaError, "no answer to a yes")
+        assert both[1].error is None
+        found[name] = judged.figures().to_dict()
+        with pytest.raises(fb.SchemaError, match="no answer to a yes"):
+            scores(open_source(source), encoding, [Contestant(model.classes_, [Failing()])])
+    same_values(found["there"], found["here"])
+
+
+LEFT_OUT: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "naive": (lambda: fb.NaiveBayes(alpha="loo"), {}),
+    "kde": (lambda: fb.NaiveBayes(numeric="kde"), {"numeric": "kde"}),
+    "tan": (lambda: fb.TAN(), {"pairs": True}),
+    "aode": (lambda: fb.AODE(), {"pairs": True}),
+    "joint": (lambda: fb.JointBayes(), {"pairs": True, "cells": True}),
+    "gaussian": (lambda: fb.GaussianBayes(), {"scatter": True, "columns": ["number", "far"]}),
+    "tied": (
+        lambda: fb.GaussianBayes(covariance="tied"),
+        {"scatter": True, "columns": ["number", "far"]},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:column 'far' hardly varies")
+@pytest.mark.parametrize("weight", [None, "heavy"])
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_leave_one_out__is_that_of_rows_read_here(
+    tmp_path: Path, name: str, weight: str | None
+) -> None:
+    """One row is so far away that it takes the moments of all others, which come from workers."""
+    for seed in (1, 2):
+        table, far = rows(200, seed), np.random.default_rng(seed).normal(size=200)
+        far[seed] = 1e7 if seed == 1 else far[seed]
+        table = table.append_column("far", pa.array(far))
+        pq.write_table(table, tmp_path / f"{seed}.parquet", row_group_size=60)
+    make, options = LEFT_OUT[name]
+    stats = fb.count(tmp_path, "y", sample_weight=weight, **options)
+    given: dict[str, Any] = {"sample_weight": weight}
+    here = fb.leave_one_out(make(), stats, tmp_path, **given)
+    there = fb.leave_one_out(make(), stats, Paths(tmp_path, shipped, 3), **given)
+    same_values(there.to_dict(), here.to_dict())
+    assert here.proba is not None
+    assert there.proba is None
+    with pytest.raises(fb.DataError, match="leave them out with proba=False"):
+        fb.leave_one_out(make(), stats, Paths(tmp_path, shipped, 3), proba=True, **given)
+
+
+def test_leave_one_out__of_other_rows_is_refused(folder: Path, tmp_path: Path) -> None:
+    stats = fb.count(folder / "1.parquet", "y")
+    pq.write_table(rows(50, 2), tmp_path / "a.parquet")
+    with pytest.raises(fb.DataError, match="values that were not counted"):
+        fb.leave_one_out(fb.NaiveBayes(), stats, Paths(tmp_path, shipped, 2))
+
+
+SELECTED: dict[str, Callable[[], Any]] = {
+    "kdb": lambda: fb.KDB(k=2, select="leave_one_out"),
+    "kdb, errors": lambda: fb.KDB(k=1, select="leave_one_out", criterion="error"),
+    "aode": lambda: fb.AODE(select="leave_one_out"),
+    "spode": lambda: fb.SPODE(super_parent="loo"),
+}
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_selection__is_that_of_rows_read_here(folder: Path, name: str) -> None:
+    here = SELECTED[name]().fit(folder, "y", sample_weight="heavy")
+    there = SELECTED[name]().fit(Paths(folder, shipped, 3), "y", sample_weight="heavy")
+    assert there.statistics_.allclose(here.statistics_)
+    if name == "spode":
+        assert there.super_parent_ == here.super_parent_
+    with pytest.raises(fb.DataError, match="folds by place cannot be told"):
+        fb.SPODE(super_parent="cv").fit(Paths(folder, shipped, 3), "y")
+
+
+@pytest.mark.parametrize("method", ["temperature", "isotonic"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_calibrated__is_that_of_rows_read_here(
+    folder: Path, method: str, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kept:  # there are sums, in scans of their own
+        monkeypatch.setattr(posterior_maps, "MOST_KEPT", 200)
+    here = fb.Calibrated(fb.TAN(), method=method).fit(folder, "y", sample_weight="heavy")
+    shares = Paths(folder, shipped, 3)
+    there = fb.Calibrated(fb.TAN(), method=method).fit(shares, "y", sample_weight="heavy")
+    np.testing.assert_allclose(there.log_loss_, here.log_loss_, rtol=1e-9)
+    for name, array in here.calibration_.arrays().items():
+        np.testing.assert_allclose(there.calibration_.arrays()[name], array, rtol=1e-6)
+    with pytest.raises(fb.DataError, match="folds by place cannot be told"):
+        fb.Calibrated(fb.A2DE()).fit(shares, "y")
+    with pytest.raises(fb.DataError, match="folds by place cannot be told"):
+        fb.fit(shares, "y")
+
+
+@pytest.mark.parametrize("options", [{}, {"pairs": True, "discretize": ("width", 3)}], ids=str)
+@pytest.mark.parametrize("parts", [1, 3, 100])
+def test_folds__by_a_column_are_those_of_all_rows(folder: Path, options: Any, parts: int) -> None:
+    here = fb.count(folder, "y", folds="whole", **options)
+    there = fb.count(Paths(folder, shipped, parts), "y", folds="whole", **options)
+    assert there.fold_names == here.fold_names == tuple(map(str, range(-3, 4)))
+    assert there.allclose(here)
+    assert all(
+        mine.values == theirs.values for mine, theirs in zip(there.folds, here.folds, strict=True)
+    )
+
+
+K_FOLD: dict[str, Callable[[], Any]] = {
+    "naive": lambda: fb.NaiveBayes(),
+    "kdb": lambda: fb.KDB(k=2),
+    "selected": lambda: fb.KDB(k=2, select="leave_one_out"),
+    "spode": lambda: fb.SPODE(super_parent="loo"),
+    "cut": lambda: fb.AODE(),
+    "logistic": lambda: fb.LogisticRegression(tol=1e-9),
+}
+
+
+@pytest.mark.parametrize("name", K_FOLD)
+def test_k_fold__by_a_column_is_that_of_rows_read_here(folder: Path, name: str) -> None:
+    here = fb.k_fold(K_FOLD[name](), folder, "y", folds="whole")
+    there = fb.k_fold(K_FOLD[name](), Paths(folder, shipped, 3), "y", folds="whole")
+    same_values(there.to_dict(), here.to_dict(), 1e-7 if name == "logistic" else 1e-12)
+    assert there.proba is None
+
+
+def test_folds__misuse(folder: Path) -> None:
+    there = Paths(folder, shipped, 3)
+    by_place = r"folds by place cannot be told: name a column of folds"
+    with pytest.raises(fb.DataError, match=by_place):
+        fb.k_fold(fb.TAN(), there, "y", folds=3)
+    with pytest.raises(fb.DataError, match=by_place):
+        fb.compare(there, "y", validation="k_fold")
+    with pytest.raises(fb.DataError, match=by_place):
+        fb.count(there, "y", folds=2)
+    with pytest.raises(fb.DataError, match=r"column 'text', row \d+ of .*: there is no fold"):
+        fb.count(there, "y", folds="text")
+    with pytest.raises(fb.DataError, match="unlabelled='em' needs them here"):
+        fb.NaiveBayes(unlabelled="em").fit(there, "y")
+
+
+def test_processes__judge_models(folder: Path) -> None:
+    models = ["naive-bayes", "kdb", "aode", "joint-bayes"]
+    here = fb.compare(folder, "y", models=models, folds="whole")
+    there = fb.compare(pool.paths(folder, processes=2), "y", models=models, folds="whole")
+    for entry in here.entries:
+        same_values(there[entry.name].figures.to_dict(), entry.figures.to_dict())

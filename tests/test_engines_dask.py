@@ -125,6 +125,20 @@ def test_frames__on_a_cluster(client: Any, folder: Path) -> None:
     assert scored.log_loss == pytest.approx(local.log_loss, rel=1e-12)
 
 
+def test_frames__models_are_judged_where_the_rows_are() -> None:
+    whole = rows()
+    frame = dd.from_pandas(whole, npartitions=5)
+    models = ["naive-bayes", "tan", "kdb"]
+    for options in ({}, {"folds": "flag"}):
+        here = fb.compare(whole, "y", models=models, **options)
+        there = fb.compare(frame, "y", models=models, **options)
+        for entry in here.entries:
+            found, figures = there[entry.name].figures, entry.figures
+            assert found.confusion.tolist() == figures.confusion.tolist()
+            assert found.log_loss == pytest.approx(figures.log_loss, rel=1e-12)
+            assert found.folds.keys() == figures.folds.keys()
+
+
 def test_frames__categories_may_differ_per_partition() -> None:
     parts = [
         pd.DataFrame({"x": pd.Categorical(list(x)), "y": list("nnyy")}) for x in ("abab", "caca")

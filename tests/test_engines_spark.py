@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from extras import needs_java
 
 import fastbayes as fb
 
@@ -45,10 +45,7 @@ def rows(seed: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
-    java = os.environ.get("JAVA_HOME") or shutil.which("java")
-    if not java:
-        assert os.environ.get("CI") != "true", "Spark needs Java: install it, or set JAVA_HOME"
-        pytest.skip("Spark needs Java")
+    needs_java()
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     builder = sql.SparkSession.builder.master("local[2,4]")  # local[2] never retries
     for key, value in {"ui.enabled": "false", "ui.showConsoleProgress": "false"}.items():
@@ -85,6 +82,28 @@ def test_frames(session: Any, folder: Path, options: Any) -> None:
     y, whole = table["y"].is_null().to_numpy(), table["whole"].to_numpy()
     expected = fb.count(table.filter(pa.array(y | (whole == 0))), "y", **options)
     assert fb.count(some, "y", **options).allclose(expected)
+
+
+def test_dates_and_structs(session: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    moments = rng.integers(1_600_000_000, 1_680_000_000, 500) * 10**6
+    rows = pa.table(
+        {
+            "when": pa.array(moments, pa.timestamp("us", "UTC")),
+            "device": [{"os": "abc"[i % 3], "size": float(i % 7)} for i in range(500)],
+            "y": rng.choice([*"np"], 500),
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet")
+    frame = session.read.parquet(str(tmp_path / "t.parquet"))
+    zone = session.conf.get("spark.sql.session.timeZone")
+    local = rows.set_column(0, "when", rows["when"].cast(pa.timestamp("us", zone)))
+    stats, wanted = fb.count(frame, "y"), fb.count(local, "y")
+    assert stats.schema == wanted.schema
+    assert stats.values == wanted.values
+    model = fb.NaiveBayes().fit_statistics(stats)
+    found = model.predict(frame.drop("y")).toArrow()["prediction"].to_pylist()
+    assert found == model.predict(rows.drop_columns("y")).tolist()
 
 
 def test_models(session: Any, folder: Path) -> None:
@@ -153,6 +172,7 @@ def test_map_reduce__a_killed_worker_loses_nothing(session: Any, tmp_path: Path,
 CONNECTED = """
 import sys
 import fastbayes as fb
+from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import SparkSession
 
 session = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -160,16 +180,25 @@ frame, here = session.read.parquet(sys.argv[1]), fb.count(sys.argv[1], "y", pair
 print(type(frame).__module__)
 paths = fb.engines.spark.paths(session, sys.argv[1])
 print(all(fb.count(source, "y", pairs=True) == here for source in (frame, paths)))
+stage = fb.engines.spark.FastBayesClassifier("tan", labelCol="y")
+model = Pipeline(stages=[stage]).fit(frame)
+print(model.stages[0].classifier.statistics_.pairs == here.pairs)
+for _ in range(2):
+    model.write().overwrite().save(sys.argv[2])
+found, again = (m.transform(frame).toArrow() for m in (model, PipelineModel.load(sys.argv[2])))
+print(found == again, found.column_names[-1])
 session.stop()
 """
 
 
-def test_connect(session: Any, folder: Path) -> None:
+def test_connect(session: Any, folder: Path, tmp_path: Path) -> None:
     """A session of Spark Connect has no context and no RDD; it wants a process of its own."""
     pytest.importorskip("grpc")
-    given = [sys.executable, "-W", "ignore", "-c", CONNECTED, str(folder)]
+    paths = str(folder), str(tmp_path / "model")
+    given = [sys.executable, "-W", "ignore", "-c", CONNECTED, *paths]
     done = subprocess.run(given, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["pyspark.sql.connect.dataframe", "True"], done.stderr
+    said = ["pyspark.sql.connect.dataframe", "True", "True", "True", "probability"]
+    assert done.stdout.split() == said, done.stderr
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -181,3 +210,121 @@ def test_counted_by_a_query(session: Any, pairs: bool) -> None:
     found = fb.Statistics.from_table(session.sql(query).toArrow(), target="y", types=types)
     wanted = fb.count(rows(0), "y", categorical=[*types], pairs=pairs)
     assert wanted.aligned(found.schema) == found
+
+
+# -- pipelines
+
+
+def stage(*args: Any, **options: Any) -> Any:
+    return fb.engines.spark.FastBayesClassifier(*args, labelCol="y", **options)
+
+
+@pytest.mark.parametrize("name", ["naive-bayes", "tan"])
+def test_pipeline__counts_and_scores_on_executors(session: Any, folder: Path, name: str) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.functions import vector_to_array
+
+    frame = session.read.parquet(str(folder))
+    model = Pipeline(stages=[stage(name, alpha=0.5)]).fit(frame)
+    classifier = model.stages[-1].classifier
+    here = type(classifier)(alpha=0.5).fit(folder, "y")
+    assert classifier.statistics_.allclose(here.statistics_)
+    scored = model.transform(frame)
+    assert scored.columns == [*frame.columns, "prediction", "probability"]
+    table = scored.withColumn("probability", vector_to_array("probability")).toArrow()
+    rows = table.select(frame.columns)
+    assert table["prediction"].to_pylist() == classifier.predict(rows).tolist()
+    found = np.array(table["probability"].to_pylist())
+    np.testing.assert_allclose(found, classifier.predict_proba(rows), atol=1e-12)
+
+
+def test_pipeline__after_stages_and_into_evaluators_of_spark(session: Any, folder: Path) -> None:
+    from pyspark.ml import Pipeline
+    from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+    from pyspark.ml.feature import StringIndexer, VectorAssembler
+    from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+
+    frame = session.read.parquet(str(folder)).where("y is not null")
+    indexer = StringIndexer(inputCol="y", outputCol="label")
+    vectors = VectorAssembler(inputCols=["whole", "number"], outputCol="vector")
+    bayes = fb.engines.spark.FastBayesClassifier(featuresCols=["te.xt", "whole", "flag"])
+    model = Pipeline(stages=[indexer, vectors, bayes]).fit(frame)
+    scored = model.transform(frame)
+    assert model.stages[-1].classifier.classes_.tolist() == [0.0, 1.0]
+    assert scored.columns[-4:] == ["label", "vector", "prediction", "probability"]
+    assert scored.schema["vector"] == vectors.transform(frame).schema["vector"]
+    assert scored.first()["vector"][0] == scored.first()["whole"]
+    loss = MulticlassClassificationEvaluator(metricName="logLoss")
+    labelled = indexer.fit(frame).transform(frame)
+    here = fb.evaluate(model.stages[-1].classifier, labelled)
+    assert loss.evaluate(scored) == pytest.approx(here.log_loss)
+    grid = ParamGridBuilder().addGrid(bayes.parameters, [{"alpha": 0.1}, {"alpha": 1e6}]).build()
+    found = CrossValidator(
+        estimator=bayes, estimatorParamMaps=grid, evaluator=loss, numFolds=2
+    ).fit(labelled)
+    best = grid[int(np.argmin(found.avgMetrics))]
+    assert {"alpha": found.bestModel.classifier.alpha} == best[bayes.parameters]
+
+
+def test_pipeline__is_written_and_read(session: Any, folder: Path, tmp_path: Path) -> None:
+    from pyspark.ml import Pipeline, PipelineModel
+
+    frame = session.read.parquet(str(folder))
+    given = {"predictionCol": "label of it", "probabilityCol": "p.q"}
+    pipeline = Pipeline(stages=[stage("aode", featuresCols=["flag", "whole"], **given, alpha=2.0)])
+    model = pipeline.fit(frame)
+    for value, path in ((pipeline, "pipeline"), (model, "model")):
+        value.write().save(str(tmp_path / path))
+        value.write().overwrite().save(str(tmp_path / path))
+    again = Pipeline.load(str(tmp_path / "pipeline"))
+    (old,), (new,) = pipeline.getStages(), again.getStages()
+    assert type(new) is fb.engines.spark.FastBayesClassifier
+    assert {p.name: v for p, v in new.extractParamMap().items()} == {
+        p.name: v for p, v in old.extractParamMap().items()
+    }
+    refitted = again.fit(frame).stages[0].classifier
+    assert refitted.statistics_ == model.stages[0].classifier.statistics_
+    loaded = PipelineModel.load(str(tmp_path / "model"))
+    assert loaded.stages[0].uid == model.stages[0].uid
+    assert loaded.transform(frame).columns[-2:] == ["label of it", "p.q"]
+    assert loaded.transform(frame).toArrow() == model.transform(frame).toArrow()
+    loaded.stages[0].classifier.save(tmp_path / "m.fb")
+    found = fb.load(tmp_path / "m.fb").predict(frame)
+    labels = model.transform(frame).select("label of it")
+    assert found.select("prediction").collect() == labels.collect()
+
+
+def test_pipeline__params_and_refusals(session: Any, folder: Path) -> None:
+    frame = session.read.parquet(str(folder))
+    bayes = stage()
+    copied = bayes.copy({bayes.model: "spode", bayes.parameters: {"alpha": 3}})
+    assert (bayes.getOrDefault("model"), copied.getOrDefault("model")) == ("naive-bayes", "spode")
+    first, second = bayes.fit(frame, [{}, {bayes.model: "tan"}])
+    assert [type(m.classifier) for m in (first, second)] == [fb.NaiveBayes, fb.TAN]
+    assert "featuresCols" in bayes.explainParams()
+    only = first.copy({first.predictionCol: "", first.probabilityCol: "p"}).transform(frame)
+    assert only.columns == [*frame.columns, "p"]
+    with pytest.raises(ValueError, match=r"model='bayes': use one of \['naive-bayes'"):
+        stage("bayes").fit(frame)
+    with pytest.raises(TypeError, match="alfa"):
+        stage(alfa=1).fit(frame)
+    with pytest.raises(fb.SchemaError, match=r"no column 'wholes'.*'whole'"):
+        stage(featuresCols=["wholes"]).fit(frame)
+    with pytest.raises(fb.SchemaError, match="has a column 'y' already"):
+        first.copy({first.predictionCol: "y"}).transform(frame)
+    with pytest.raises(AttributeError, match="no attribute 'FastBayes'"):
+        fb.engines.spark.FastBayes  # noqa: B018
+
+
+def test_pipeline__without_pyspark_says_what_to_install() -> None:
+    code = """
+import sys
+sys.modules["pyspark"] = None
+import fastbayes as fb
+try:
+    fb.engines.spark.FastBayesClassifier
+except fb.FastBayesError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "FastBayesClassifier needs pyspark: install fastbayes[spark]\n"

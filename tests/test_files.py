@@ -455,7 +455,7 @@ def test_atomic__leaves_the_target_alone_when_interrupted(tmp_path: Path) -> Non
 def test_atomic__existing_target(tmp_path: Path) -> None:
     target = tmp_path / "a.fb"
     files.write(target, {"n": 1}, {})
-    with pytest.raises(DataError, match=r"a\.fb exists: .*--force"):
+    with pytest.raises(DataError, match=r"a\.fb exists: .*force=True"):
         files.write(target, {"n": 2}, {})
     assert files.read(target)[0] == {"n": 1}
     files.write(target, {"n": 2}, {}, force=True)

@@ -284,13 +284,13 @@ def test_generate__memory_does_not_grow_with_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"preset": "nope"}, "preset 'nope' is not one of flights, survey"),
+        ({"preset": "nope"}, "preset='nope': use one of 'flights', 'survey'"),
         ({"rows": -1}, "rows=-1"),
         ({"files": 0}, "files=0"),
         ({"row_group_rows": 0}, "row_group_rows=0"),
         ({"missing": 1.5}, "missing=1.5"),
         ({"missing": float("nan")}, "missing=nan"),
-        ({"format": "xls"}, "format 'xls' is not one of parquet, ipc, csv"),
+        ({"format": "xls"}, "format='xls': use one of 'parquet', 'ipc', 'csv'"),
         ({"threads": 0}, "threads=0"),
         ({"seed": -1}, "non-negative"),
     ],

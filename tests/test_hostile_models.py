@@ -57,6 +57,7 @@ MADE: dict[str, tuple[Callable[[], Any], Any]] = {
         WORDS,
     ),
     "temperature": (lambda: fb.Calibrated(fb.TAN()).fit(WORDS, "y"), WORDS),
+    "blend": (lambda: fb.Blend(["naive-bayes", "naive-bayes-bins", "tan"]).fit(MIXED, "y"), MIXED),
     "CategoricalNB": (lambda: fb.CategoricalNB().fit(CODES, LABELS), CODES),
     "MultinomialNB": (lambda: fb.MultinomialNB().fit(CODES, LABELS), CODES),
     "ComplementNB": (lambda: fb.ComplementNB().fit(CODES, LABELS), CODES),

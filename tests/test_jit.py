@@ -229,6 +229,46 @@ def test_damaged_file_is_compiled_anew_and_replaced(cached, pattern, damage):
     assert cached() == 1
 
 
+AT_ONCE = """
+import importlib.util, os, sys, time
+import numpy as np
+from fastbayes.kernels import dispatch
+
+spec = importlib.util.spec_from_file_location("at_once", sys.argv[1])
+module = sys.modules["at_once"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print("ready", flush=True)
+sys.stdin.readline()
+for dtype in ("int64", "float64", "int32", "float32"):
+    x = np.arange(5, dtype=dtype)
+    out = np.empty_like(x)
+    module.double(x, out)
+    assert (out == 2 * x).all()
+print(sum(module.double.stats.cache_hits.values()), dispatch.uncached())
+"""
+
+
+@pytest.mark.compiled
+def test_processes_that_compile_into_one_cache_at_once(tmp_path):
+    (tmp_path / "kernels.py").write_text(SOURCE)
+    left_out = ("FASTBAYES_CACHE", "NUMBA_DISABLE_JIT")
+    environment = {k: v for k, v in os.environ.items() if k not in left_out}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+
+    def at_once(n):
+        command = [sys.executable, "-c", AT_ONCE, str(tmp_path / "kernels.py")]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        running = [subprocess.Popen(command, env=environment, **pipes) for _ in range(n)]
+        assert [process.stdout.readline() for process in running] == [b"ready\n"] * n
+        return [process.communicate(b"go\n")[0].split() for process in running]
+
+    for found in at_once(3):  # whatever they find of one another
+        assert found[1:] == [b"False"]
+    # An index may lack what another process saved: it is compiled once more, and then is there.
+    hits = [int(at_once(1)[0][0]) for _ in range(2)]
+    assert hits[1] == 4
+
+
 @pytest.mark.compiled
 def test_code_of_another_signature_is_not_taken(cached):
     """Two processes that save at once can leave an index that names the other's data."""

@@ -224,3 +224,55 @@ def test_commands__every_day_what_is_new(lake: Path, tmp_path: Path) -> None:
     assert fb.Statistics.load(out).allclose(fb.count(lake, "y"))
     pq.write_table(rows_of_day(8), lake / "0.parquet")
     assert "0.parquet changed since it was counted" in fails(*daily, folder=tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_update__of_batches_counts_each_name_once(kind: str) -> None:
+    options = KINDS[kind]
+    total = None
+    for i in (0, 1, 1, 2, 0, 3):
+        again = {k: v for k, v in asked(options).items() if k in ("sample_weight", "numeric")}
+        given = options if total is None else again
+        total = fb.count(rows_of_day(i), "y", update=total, batch=f"rows/{i}", **given)
+    assert total is not None
+    rows = pa.concat_tables([rows_of_day(i) for i in range(4)])
+    assert total.allclose(fb.count(rows, "y", schema=total, **asked(options)))
+    assert [entry.path for entry in total.ledger] == [f"rows/{i}" for i in range(4)]
+    assert fb.count(rows_of_day(2), "y", update=total, batch="rows/2", **again) is total
+
+
+def test_batches__are_known_again_wherever_they_went(lake: Path, tmp_path: Path) -> None:
+    parts = [fb.count(rows_of_day(i), "y", batch=f"rows/{i}") for i in range(3)]
+    parts[2].save(tmp_path / "2.fbs")
+    total = fb.merge([parts[0], parts[1], tmp_path / "2.fbs"])
+    with pytest.raises(fb.DataError, match="rows/1 is in statistics 1 already, and its rows"):
+        fb.merge([total, parts[1]])
+    slid = fb.merge([total, fb.count(rows_of_day(3), "y", batch="rows/3")], minus=[parts[0]])
+    assert [entry.path for entry in slid.ledger] == ["rows/1", "rows/2", "rows/3"]
+    # Files and batches go together, and a batch is never looked for among the files.
+    both = fb.count(lake, "y", update=total)
+    assert both.n_rows == 7 * 60
+    assert fb.count(lake, "y", update=both) is both
+    assert fb.count(rows_of_day(0), "y", update=both, batch="rows/0") is both
+
+
+def test_batches__may_be_empty_or_have_no_class() -> None:
+    rows = rows_of_day(0)
+    nothing = rows.set_column(5, "y", pa.nulls(60, pa.string()))
+    total = None
+    for i, part in enumerate((rows[:0], nothing, rows, nothing)):
+        total = fb.count(part, "y", update=total, batch=str(i))
+    assert total is not None
+    assert (total.n_rows, total.dropped_rows) == (60, 120)
+    assert total.allclose(fb.count(pa.concat_tables([rows, nothing, nothing]), "y"))
+
+
+def test_batches__refusals_say_what_to_do(lake: Path) -> None:
+    with pytest.raises(fb.DataError, match="files are told without a name"):
+        fb.count(lake, "y", batch="lake")
+    for name in ("", 3):
+        with pytest.raises(ValueError, match="give the rows a name"):
+            fb.count(rows_of_day(0), "y", batch=name)  # type: ignore[arg-type]
+    unnamed = fb.count(rows_of_day(0), "y")
+    with pytest.raises(fb.DataError, match="do not say which files or batches"):
+        fb.count(rows_of_day(1), "y", update=unnamed, batch="1")

@@ -520,7 +520,7 @@ def test_sizes__by_default_and_as_shares() -> None:
         ({"test": "a"}, "test='a'"),
         ({"confidence": 95}, "confidence=95"),
         ({"models": []}, "models: name one"),
-        ({"models": ["naive"]}, "models: 'naive' is not available"),
+        ({"models": ["naive"]}, "models: 'naive': use one of"),
         ({"models": [fb.NaiveBayes]}, "neither a name nor an unfitted model"),
         ({"models": ["tan", "tan"]}, "models: 'tan' stands twice"),
         ({"models": [fb.NaiveBayes(alpha=-1)]}, "alpha"),

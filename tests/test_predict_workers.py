@@ -7,6 +7,8 @@ import os
 import pickle
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,67 @@ def test_disk__that_is_full_or_fails_a_worker(
         fb.predict_to(model, Paths(folder, shipped, 3), tmp_path / "out")
     assert ".fastbayes" not in str(found.value)
     assert there(tmp_path) == []
+
+
+@pytest.mark.parametrize("target", ["out", "out.parquet"])
+@pytest.mark.parametrize("workers", [False, True])
+def test_files__that_change_meanwhile_are_named(
+    folder: Path, model: fb.NaiveBayes, tmp_path: Path, target: str, *, workers: bool
+) -> None:
+    (data := tmp_path / "data").mkdir()
+    for path in folder.iterdir():
+        (data / path.name).write_bytes(path.read_bytes())
+
+    def meanwhile(_: int) -> None:
+        os.utime(data / "0.parquet", (1, 1))
+
+    source = Paths(data, shipped, 1) if workers else data
+    with pytest.raises(fb.DataError, match=r"0\.parquet changed while it was read"):
+        fb.predict_to(
+            model, source, tmp_path / target, parts=target == "out" or workers, progress=meanwhile
+        )
+    assert there(tmp_path) == [data]
+
+
+KILLED = """
+import sys, time
+import fastbayes as fb
+from fastbayes.engines import pool
+
+class Slow:
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, share):
+        found = self.work(share)
+        print("written", flush=True)
+        time.sleep(1000)
+        return found
+
+if __name__ == "__main__":
+    processes = pool.paths(sys.argv[1], processes=2)
+    source = fb.engines.Paths(sys.argv[1], lambda f, items: processes.map(Slow(f), items), 4)
+    fb.predict_to(fb.load(sys.argv[2]), source, sys.argv[3])
+"""
+
+
+def test_program__that_is_killed_leaves_nothing_that_looks_finished(
+    folder: Path, model: fb.NaiveBayes, tmp_path: Path
+) -> None:
+    (script := tmp_path / "script.py").write_text(KILLED)
+    model.save(tmp_path / "model.fb")
+    (targets := tmp_path / "targets").mkdir()
+    command = [sys.executable, script, folder, tmp_path / "model.fb", targets / "out"]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(2):
+            assert process.stdout.readline() == b"written\n"
+        process.kill()
+        process.communicate(timeout=60)  # ends with its processes
+    (left,) = there(targets)
+    assert left.name.startswith(".fastbayes-")
+    fb.predict_to(model, Paths(folder, shipped, 4), targets / "out")
+    assert there(targets) == [targets / "out"]
 
 
 def test_directory__that_workers_do_not_find(

@@ -45,6 +45,7 @@ MODELS = {
     "joint Gaussian": fb.JointGaussian(),
     "logistic": fb.LogisticRegression(),
     "calibrated": fb.Calibrated(fb.NaiveBayes()),
+    "blend": fb.Blend(),
 }
 NUMERIC = {"QDA": fb.GaussianBayes(), "LDA": fb.GaussianBayes(covariance="tied")}
 

@@ -232,6 +232,7 @@ TOGETHER: dict[tuple[str, str, Any], dict[str, Any]] = {
 # What depends on folds by the places of rows, which are those of a segment: readers cut rows into
 # segments each in its own way.
 BY_PLACE = [("SPODE", {"super_parent": "cv"}), ("Calibrated", {"validation": "k_fold"})]
+BY_PLACE += [("Blend", {}), ("Blend", {"missing": "category"})]
 # Choices that no parameter declares.
 MORE: dict[str, list[dict[str, Any]]] = {
     "NaiveBayes": [{"numeric": kind} for kind in KINDS] + [{"alpha": "loo"}],

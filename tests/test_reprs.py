@@ -42,6 +42,8 @@ RESULTS = {
         lambda: fb.evaluate(fb.NaiveBayes().fit(TABLE, "y"), TABLE, "y").calibration,
         "confidence",
     ),
+    "column": (lambda: fb.TAN().fit(TABLE, "y").table("a"), "P(value | class"),
+    "importance": (lambda: fb.NaiveBayes().fit(TABLE, "y").importance(TABLE), "mean_log_odds"),
     "statistics": (lambda: fb.count(TABLE, "y"), "<Statistics of 'y'"),
 }
 

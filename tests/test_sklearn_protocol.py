@@ -65,13 +65,21 @@ def rows():
     return X, np.array(["no", "some", "yes"])[y], random.integers(1, 4, 90).astype(float)
 
 
+def by_folds(estimator):
+    """Return the checks that folds fail: two equal rows may be in two, a row of weight 2 is not."""
+    if not isinstance(estimator, fastbayes.Blend):
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": "folds"}
+
+
 @pytest.mark.filterwarnings("ignore:there is only one class")
 @parametrize_with_checks(
     [cls() for cls in CLASSIFIERS]
     + [fastbayes.GaussianBayes(covariance=name) for name in COVARIANCES]
     + [fastbayes.NaiveBayes(numeric=kind) for kind in ("kde", "auto", "mdl")]
     # The check compares optima to seven figures.
-    + [fastbayes.LogisticRegression("l1", tol=1e-9), fastbayes.LogisticRegression(None)]
+    + [fastbayes.LogisticRegression("l1", tol=1e-9), fastbayes.LogisticRegression(None)],
+    expected_failed_checks=by_folds,
 )
 def test_common_checks(estimator, check):
     check(estimator)

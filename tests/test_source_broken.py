@@ -291,7 +291,7 @@ class TestManyFiles:
 
     def test_no_such_column(self, folder: Path) -> None:
         self.write({f"column_{i}": [i] for i in range(30)})
-        with says(SchemaError, "'colum_7' in 1.parquet; did you mean 'column_7'", "(30 in all)"):
+        with says(SchemaError, "'colum_7' in 1.parquet", "(30 in all); did you mean 'column_7'"):
             open_source("1.parquet", columns=["colum_7"])
 
 

@@ -17,6 +17,7 @@ from making import random_table
 import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FastBayesError, FileFormatError, NotFittedError
+from fastbayes.models.estimator.store import from_bytes, to_bytes
 from fastbayes.models.registry import MODELS
 
 TABLE = random_table(400)
@@ -437,3 +438,14 @@ def test_save__takes_statistics_too(tmp_path: Path) -> None:
     stats = fb.count({"x": ["a", "b"], "y": ["p", "q"]}, "y")
     fb.save(stats, tmp_path / "s.fbs")
     assert fb.load(tmp_path / "s.fbs") == stats == fb.Statistics.load(tmp_path / "s.fbs")
+
+
+def test_models_travel_as_bytes(tmp_path: Path) -> None:
+    model = naive_bayes()
+    model.save(tmp_path / "m.fb")
+    for data in (to_bytes(model), (tmp_path / "m.fb").read_bytes()):
+        again = from_bytes(data)
+        assert again.statistics_ == model.statistics_
+        assert (again.predict_proba(X) == model.predict_proba(X)).all()
+    with pytest.raises(FileFormatError, match=r"^[\d,]+ bytes: not a model"):
+        from_bytes(data[:-200])

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from fastbayes.kernels.numpy.information import pair_information
 from fastbayes.models.discrete.structure import (
     by_relevance,
-    class_information,
     k_dependence,
     maximum_spanning_forest,
     maximum_spanning_tree,
     penalty,
     tree_dot,
 )
+from fastbayes.models.estimator.information import class_information
 
 Weights = NDArray[np.float64]
 # Few different weights, so that most of them tie; some are equal up to rounding only.

@@ -16,8 +16,9 @@ from fastbayes.core.errors import DataError, FastBayesWarning
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.models.logistic import wald
+from fastbayes.models.logistic.information import information
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.wald import check_wald, information
+from fastbayes.models.logistic.wald import check_wald
 
 
 def problem(seed, k, sizes=(3, 2, 4), p=2, pairs=((0, 2),), n=400, weighted=True, missing=0.1):

@@ -1,4 +1,4 @@
-"""The command line: results on stdout, log on stderr; exit 0 done, 1 bad data, 2 bad usage."""
+"""The command line: results on stdout, log on stderr, exit codes as below."""
 
 from __future__ import annotations
 
@@ -9,14 +9,31 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli import models, network, statistics, tools
+from fastbayes.cli.gates import FAILED
+from fastbayes.cli.help import Group
+from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
 from fastbayes.core.text_tables import visible
 
+EXIT_CODES = {
+    "0": "done",
+    "1": "data or files cannot be used; of doctor: something is wrong",
+    "2": "wrong usage",
+    str(FAILED): "of evaluate: it fails by --fail-if or --baseline",
+    "128 + n": "ended by signal n",
+}
 
-class Commands(click.Group):
-    """Commands whose failures are one line: exit 1 for bad data, 128 + n for signal n."""
+
+class Commands(Group):
+    """Commands whose failures are one line, with an exit code by their kind."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the exit codes mean, and the examples."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([*EXIT_CODES.items()])
+        super().format_epilog(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; turn the errors that a user can mend into one line."""
@@ -35,7 +52,7 @@ class Commands(click.Group):
                 raise
             raise click.ClickException(_said(error)) from error
         except click.ClickException as error:
-            vars(error)["message"] = visible(error.message)  # click calls it final
+            vars(error)["message"] = visible(in_options(error.message))  # click calls it final
             raise
 
 
@@ -48,10 +65,18 @@ def _said(error: Exception) -> str:
             said += "; nothing was written: free some space, or name another place"
     elif isinstance(error, MemoryError) and not said:
         said = "out of memory; read fewer --columns, or use fewer --threads"
-    return visible(" ".join(said.split())) or type(error).__name__
+    return visible(in_options(" ".join(said.split()))) or type(error).__name__
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    examples=[
+        "fastbayes fit penguins.csv --target species --null-values NA -o penguins.fb",
+        "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
+        "fastbayes evaluate penguins.fb penguins.csv",
+    ],
+)
 @click.version_option(fb.__version__, prog_name="fastbayes")
 @click.option("-v", "--verbose", is_flag=True, help="Say more, and show the traceback of errors.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no remarks.")

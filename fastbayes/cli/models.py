@@ -1,4 +1,7 @@
-"""Commands that make, use and judge models: fit, predict, evaluate, compare, learning-curve."""
+"""Commands that make, use and judge models.
+
+They are fit, predict, explain, evaluate, compare and learning-curve.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.cli.gates import FAILED, SAME, Baseline, Condition, conditions
+from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.options import (
     DISCRETIZE,
     FILES,
     FORCE,
     JSON,
     LOSS,
+    MISSING_COLUMNS,
     MODEL_FILE,
     OF_FILES,
     READ,
     READING,
+    TARGET,
     THREADS,
     WEIGHT,
     ModelCommand,
@@ -39,19 +47,27 @@ from fastbayes.cli.options import (
     statistics_from,
     unfitted,
 )
-from fastbayes.cli.show import MOST, bar, calibration, fields, learned, show
+from fastbayes.cli.progress import bar
+from fastbayes.cli.remedies import in_options
+from fastbayes.cli.show import MOST, blended, calibration, fields, learned, listed, plain, say, show
+from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
+from fastbayes.core.text_tables import cell, lines_of
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import check_picture, figure
 from fastbayes.models.estimator.base import check_learnable
+from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.sink import check_output, format_of
+from fastbayes.scan.sink import check_output, format_of, schema_of
 
 # Options that say how DATA are read.
-OF_DATA = ("target", "discretize", "columns", "categorical", "missing", "calibrate")
+OF_DATA = (
+    *("target", "discretize", "columns", "exclude", "categorical", "dates", "missing"),
+    "calibrate",
+)
 
 # What statistics may lack, and the way to it.
 COUNT_AGAIN = {
@@ -65,10 +81,22 @@ COUNT_AGAIN = {
 }
 
 
-@click.command(cls=ModelCommand)
+@click.command(
+    cls=ModelCommand,
+    examples=[
+        "fastbayes fit penguins.csv --target species --null-values NA -o penguins.fb",
+        "fastbayes fit penguins.csv --target sex --null-values NA --model tan -o tan.fb",
+        "fastbayes fit penguins.csv --target species --columns island,year -o two.fb",
+    ],
+)
 @click.argument("data", required=False)
-@click.option("--target", help="Column that holds the class.")
-@click.option("--statistics", type=click.Path(), help="Fit what `count` or `merge` wrote instead.")
+@click.option("--target", help="Column that holds the class.", **COMMON)
+@click.option(
+    "--statistics",
+    type=click.Path(),
+    help="Fit what `count` or `merge` wrote instead.",
+    **COMMON,
+)
 @output("Model file to write (.fb).")
 @click.option(
     "--calibrate",
@@ -91,6 +119,8 @@ def fit(
     model: str,
     calibrate: str | None,
     columns: list[str] | None,
+    exclude: list[str] | None,
+    dates: dict[str, list[str]] | None,
     categorical: list[str] | None,
     missing: str,
     force: bool,
@@ -106,7 +136,7 @@ def fit(
     check_target(output, force=force)
     source = files_of(data, options)
     reading = {name: options.pop(name) for name in READ}
-    options["discretize"] = of_columns(options["discretize"], columns)
+    options["discretize"] = of_columns(options["discretize"], columns, exclude)
     if statistics is not None:
         found = given(ctx, {**ctx.params})
         for name in (*OF_DATA, *READ, *OF_FILES):
@@ -123,23 +153,30 @@ def fit(
             )
         for needed, remedy in COUNT_AGAIN.items():
             if needed in fitted._statistics and not _holds(stats, needed, fitted):
-                raise SchemaError(f"{statistics}: holds no {needed}, which {model} needs; {remedy}")
+                what = needed.replace("_", " ")
+                raise SchemaError(f"{statistics}: holds no {what}, which {model} needs; {remedy}")
         fitted.fit_statistics(stats)
     elif target is None:
         raise click.UsageError("Missing option '--target': the column that holds the class.", ctx)
     else:
         limits = {name: reading.pop(name) for name in ("threads", "memory_limit")}
-        fitted = unfitted(ctx, model, options, missing=missing, categorical=categorical, **limits)
+        picks = {"categorical": categorical, "columns": columns, "exclude": exclude, "dates": dates}
+        fitted = unfitted(ctx, model, options, missing=missing, **picks, **limits)
         if calibrate is not None:
+            if isinstance(fitted, fb.Blend):
+                raise click.UsageError(
+                    "--calibrate does not go with --model blend, which is calibrated.", ctx
+                )
             fitted = fb.Calibrated(fitted, method=calibrate)
         with bar("counting", source) as progress:
-            fit_source(fitted, source, target, columns=columns, progress=progress, **reading)
+            fit_source(fitted, source, target, progress=progress, **reading)
         # What held for this job is no property of the model.
         for made in (fitted,) if calibrate is None else (fitted.model, fitted.model_):
             made.set_params(**dict.fromkeys(limits))
         stats = fitted.statistics_
     inner = fitted if calibrate is None else fitted.model_
-    remark(stats, densities=inner._has_densities)
+    if not isinstance(inner, fb.Blend):  # which says it while it learns
+        remark(stats, densities=inner._has_densities)
     fitted.save(output, force=force)
     summary = {
         "model": model,
@@ -152,6 +189,7 @@ def fit(
         "alpha": getattr(inner, "alpha_", getattr(inner, "alpha", None)),
         **learned(inner),
         **calibration(fitted),
+        **blended(fitted),
         "output": output,
     }
     above = summary.get("parents", {}).items()
@@ -171,7 +209,21 @@ def file_or_directory(path: str) -> None:
         format_of(path)
 
 
-@click.command()
+def applied(model: Any, missing_columns: str | None) -> Any:
+    """Return a model that treats columns that are not there as it is said, if it is."""
+    own = getattr(model, "model_", model)  # of a calibrated one
+    if missing_columns is not None and hasattr(own, "missing_columns"):
+        own.missing_columns = missing_columns
+    return model
+
+
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
+        "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
@@ -203,6 +255,7 @@ def file_or_directory(path: str) -> None:
 @LOSS
 @click.option("--reject", type=float, help="Cost of not deciding: such rows stay empty.")
 @listing("--keys", help="Columns of DATA to copy; default: those the model does not know.")
+@MISSING_COLUMNS
 @FILES
 @THREADS
 @FORCE
@@ -213,6 +266,7 @@ def predict(
     output: str,
     proba: str | None,
     loss: str | None,
+    missing_columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -220,7 +274,7 @@ def predict(
     check_output(output, parts=options["parts"], force=options["force"])
     options["proba"] = proba == "all" or proba or False
     source = files_of(data, options)
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
         done = fb.predict_to(fitted, source, output, loss=matrix, progress=progress, **options)
@@ -235,26 +289,141 @@ def predict(
     show(summary, as_json, fields(summary))
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=["fastbayes explain penguins.fb penguins.csv --row 3"],
+)
+@MODEL_FILE
+@click.argument("data")
+@click.option(
+    "--row",
+    "wanted",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Row to explain, counted from 0; may be given more than once.  [default: 0]",
+)
+@click.option("--rows", "first", type=click.IntRange(1), help="Explain the first N rows.")
+@JSON
+def explain(
+    model: str, data: str, wanted: tuple[int, ...], first: int | None, as_json: bool
+) -> None:
+    """Say what each column of rows of DATA adds to the log joint of each class of MODEL.
+
+    In nats, less the mean over the classes; the largest first.
+    """
+    if wanted and first is not None:
+        raise click.UsageError("--row and --rows say both which rows: give one of them.")
+    fitted = model_from(model)
+    schema_of(fitted, "explain")
+    places = sorted({*wanted} or {*range(first or 1)})
+    source = open_features(fitted, data)
+    rows, read = rows_at(source, places)
+    refuse(
+        first is None and read <= places[-1],
+        f"{source.description}: there is no row {places[-1]}; it has {read:,}, counted from 0",
+    )
+    explained, proba = fitted.explain(rows), fitted.predict_proba(rows)
+    labels = [str(label) for label in fitted.classes_.tolist()]
+    result: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for at, place in enumerate(places[: rows.num_rows]):
+        posterior = dict(zip(labels, proba[at].tolist(), strict=True))
+        found = explained.table(at)
+        result.append({"row": place, "proba": posterior, "lines": found.to_pylist()})
+        head = listed([f"{label} {cell(p)}" for label, p in posterior.items()])
+        lines += [f"row {place}: {head}", *lines_of(found), ""]
+    show(result, as_json, lines[:-1])
+
+
+def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
+    """Return the rows at places in ascending order, those that are there, and how many were read.
+
+    What comes after the last one is not read.
+    """
+    parts, done, last = [source.schema.empty_table()], 0, places[-1]
+    for segment in source.segments(BLOCK_ROWS):
+        for block in segment.batches():
+            here = [place - done for place in places if 0 <= place - done < block.num_rows]
+            parts.append(pa.Table.from_batches([block]).take(pa.array(here, pa.int64())))
+            done += block.num_rows
+            if done > last:
+                return pa.concat_tables(parts, promote_options="permissive"), done
+    return pa.concat_tables(parts, promote_options="permissive"), done
+
+
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes evaluate penguins.fb penguins.csv",
+        "fastbayes evaluate penguins.fb penguins.csv --json",
+        "fastbayes evaluate penguins.fb penguins.csv --fail-if 'log_loss > 0.4'",
+    ],
+)
 @MODEL_FILE
 @click.argument("data")
 @click.option("--target", help="Column that holds the class; default: the model's own.")
 @WEIGHT
 @LOSS
+@MISSING_COLUMNS
 @FILES
+@click.option(
+    "--fail-if",
+    multiple=True,
+    callback=conditions,
+    metavar="CONDITION",
+    help="End with exit code 3 if a figure is so, for example 'log_loss > 0.4'; may be given "
+    "several times.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="What `evaluate --json` printed before: end with exit code 3 if a figure is worse.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    help="By how much a figure may be worse than in the baseline; default: 1e-9.",
+)
 @THREADS
 @JSON
+@click.pass_context
 def evaluate(
-    model: str, data: str, target: str | None, loss: str | None, as_json: bool, **options: Any
+    ctx: click.Context,
+    /,
+    model: str,
+    data: str,
+    target: str | None,
+    loss: str | None,
+    missing_columns: str | None,
+    fail_if: list[Condition],
+    baseline: str | None,
+    tolerance: float | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """Judge MODEL on DATA whose classes are known."""
+    """Judge MODEL on DATA whose classes are known.
+
+    A job may hang on it: --fail-if and --baseline say when it fails, with exit code 3.
+    """
+    if tolerance is not None and baseline is None:
+        raise click.UsageError("--tolerance goes with --baseline", ctx)
+    allowed = SAME if tolerance is None else tolerance
+    before = None if baseline is None else Baseline.read(baseline, allowed)
     source = files_of(data, options)
-    fitted = model_from(model)
+    fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("scoring", source) as progress:
         result = fb.evaluate(fitted, source, target, loss=matrix, progress=progress, **options)
     left = rejected(source)
-    show({**result.to_dict(), **left}, as_json, [*_figures(result), *fields(left)])
+    found = plain({**result.to_dict(), **left})
+    show(found, as_json, [*_figures(result), *fields(left)])
+    failed = [said for one in fail_if if (said := one.failed(found)) is not None]
+    failed += () if before is None else before.failed(found)
+    for line in failed:
+        say(f"Failed: {line}")
+    if failed:
+        ctx.exit(FAILED)
 
 
 def _figures(result: Any) -> Iterator[str]:
@@ -266,20 +435,28 @@ def _figures(result: Any) -> Iterator[str]:
         yield f"confusion and calibration of {len(result.classes)} classes: see --json"
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes compare penguins.csv --target species --null-values NA",
+        "fastbayes compare penguins.csv --target island --models tan,aode --folds year",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @click.option(
     "--models",
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
     help="Models: {MODELS}; default: all that the columns allow.",
+    common=True,
 )
 @click.option(
     "--folds",
     metavar="K|COLUMN",
     help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
+    **COMMON,
 )
 @click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
 @click.option(
@@ -313,12 +490,16 @@ def compare(
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     source = files_of(data, options)
     with bar("comparing", source) as progress:
         result = fb.compare(source, target, models=models, progress=progress, **options)
     left = rejected(source)
-    show({**result.to_dict(), **left}, as_json, [*str(result).splitlines(), *fields(left)])
+    show(
+        {**result.to_dict(), **left},
+        as_json,
+        [*map(in_options, str(result).splitlines()), *fields(left)],
+    )
 
 
 @reader
@@ -346,9 +527,16 @@ def rows_or_share(value: str) -> float:
     return found[0]
 
 
-@click.command("learning-curve")
+@click.command(
+    "learning-curve",
+    cls=BriefCommand,
+    examples=[
+        "fastbayes learning-curve penguins.csv --target species --null-values NA",
+        "fastbayes learning-curve penguins.csv --target sex --sizes 50,200 --repeats 3",
+    ],
+)
 @click.argument("data")
-@click.option("--target", required=True, help="Column that holds the class.")
+@TARGET
 @defaulted(
     "--models",
     cls=ModelOption,
@@ -356,6 +544,7 @@ def rows_or_share(value: str) -> float:
     default="naive-bayes,logistic",
     metavar="A,B,...",
     help="Models: {MODELS}.",
+    common=True,
 )
 @click.option(
     "--sizes",
@@ -363,8 +552,11 @@ def rows_or_share(value: str) -> float:
     metavar="N,N,...",
     help="Rows to learn from, or shares up to 1.0 of those that are not tested on; default: eight, "
     "from 10 on.",
+    **COMMON,
 )
-@defaulted("--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.")
+@defaulted(
+    "--repeats", type=click.IntRange(1), default=10, help="How often rows are drawn anew.", **COMMON
+)
 @defaulted("--seed", type=int, default=0, help="Seed of the drawing.")
 @click.option(
     "--test",
@@ -384,7 +576,7 @@ def rows_or_share(value: str) -> float:
     default="log_loss",
     help="What is drawn, and where models are said to overtake each other.",
 )
-@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.")
+@click.option("--plot", type=click.Path(), help="File to draw: .png, .svg or .pdf.", **COMMON)
 @DISCRETIZE
 @READING
 @FILES
@@ -408,7 +600,7 @@ def learning_curve(
     if plot is not None:
         check_picture(plot, figure("--json")[0], force=force)
     if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     source = files_of(data, options)
     with bar("learning", source) as progress:
         curve = fb.learning_curve(models, source, target, progress=progress, **options)
@@ -426,4 +618,4 @@ def learning_curve(
     show(shown, as_json, lines if lines[-1] else lines[:-1])
 
 
-COMMANDS = (fit, predict, evaluate, compare, learning_curve)
+COMMANDS = (fit, predict, explain, evaluate, compare, learning_curve)

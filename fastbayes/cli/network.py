@@ -13,7 +13,9 @@ from typing import Any, cast
 import click
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand, Group
 from fastbayes.cli.options import (
+    EXCLUDE,
     FILES,
     FORCE,
     JSON,
@@ -29,9 +31,11 @@ from fastbayes.cli.options import (
     reader,
     together,
 )
-from fastbayes.cli.show import bar, fields, listed, say, show, table
-from fastbayes.core.errors import refuse
+from fastbayes.cli.progress import bar
+from fastbayes.cli.show import fields, listed, say, show, table
+from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.files import check_target
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
 from fastbayes.networks.search.score import SCORES
@@ -106,7 +110,9 @@ def network_from(path: str) -> fb.BayesianNetwork:
 def node_of(network: fb.BayesianNetwork, text: str) -> Any:
     """Return the node of this name; names are text here, whatever they are in the network."""
     found: dict[str, Any] = {str(node): node for node in network.nodes}
-    refuse(text not in found, f"there is no node {text!r}; there are {listed([*found])}")
+    if text not in found:
+        nodes = f"{listed([*found])}{did_you_mean(text, found)}"
+        raise DataError(f"there is no node {text!r}; there are {nodes}")
     return found[text]
 
 
@@ -128,10 +134,9 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
         )
         node = node_of(network, name)
         states = _texts(network, node)
-        refuse(
-            wanted not in states,
-            f"node {name!r} has no state {wanted!r}; it has {listed([*states])}",
-        )
+        if wanted not in states:
+            those = f"{listed([*states])}{did_you_mean(wanted, states)}"
+            raise DataError(f"node {name!r} has no state {wanted!r}; it has {those}")
         refuse(node in found, f"node {name!r} is observed twice")
         found[node] = states[wanted]
     return found
@@ -142,7 +147,13 @@ def _default(function: Any, option: str) -> Any:
     return signature(function).parameters[option].default
 
 
-@click.group()
+@click.group(
+    cls=Group,
+    examples=[
+        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network query net.bif --target species",
+    ],
+)
 def network() -> None:
     """Bayesian networks: learn, query, sample, show.
 
@@ -151,12 +162,18 @@ def network() -> None:
     """
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --columns island,sex --score bdeu -o n.fb",
+    ],
+)
 @click.argument("data")
 @output("File to write: .bif, .xml, or .fb, which keeps numbers as numbers, too.", file_of_network)
-@defaulted("--score", type=click.Choice([*SCORES]), default="mdl")
-@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb")
-@click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.")
+@defaulted("--score", type=click.Choice([*SCORES]), default="mdl", **COMMON)
+@defaulted("--search", type=click.Choice([*SEARCHES]), default="hill_climb", **COMMON)
+@click.option("--max-parents", type=click.IntRange(0), help="Most parents of a node.", **COMMON)
 @click.option("--required", help="An edge that the graph must have.", **EDGES)
 @click.option("--forbidden", help="An edge that it must not have.", **EDGES)
 @listing(
@@ -190,19 +207,24 @@ def network() -> None:
     default=1.0,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )
-@listing("--columns", help="Columns to read: the nodes.")
-@listing("--categorical", help="Columns whose fractions are states.")
+@listing("--columns", help="Columns to read, the nodes, by names or patterns ('id_*').", **COMMON)
+@EXCLUDE
+@listing(
+    "--categorical", help="Columns whose fractions are states, by names or patterns.", **COMMON
+)
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
     help="How other columns of fractions become bins.",
+    **COMMON,
 )
 @defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
     help="Leave out rows with a missing value, or make it a state.",
+    **COMMON,
 )
 @together(
     WEIGHT,
@@ -216,7 +238,9 @@ def network() -> None:
 def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
     """Learn graph and tables from DATA, every column of which is a node."""
     check_target(output, force=force)
-    options["discretize"] = of_columns(options["discretize"], options["columns"])
+    options["discretize"] = of_columns(
+        options["discretize"], options["columns"], options["exclude"]
+    )
     source = files_of(data, options)
     with _steps() as progress:
         found = fb.BayesianNetwork.learn(source, progress=progress, **options)
@@ -267,7 +291,13 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
             yield f"  {node} given {listed([*map(str, above)])}"
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network query net.bif --target species",
+        "fastbayes network query net.bif -t species -e island=Biscoe -e sex=male",
+    ],
+)
 @NETWORK
 @click.option(
     "--target",
@@ -338,7 +368,13 @@ def query(
     show({**about, "answer": rows.to_pylist()}, as_json, lines)
 
 
-@network.command()
+@network.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network sample net.bif --rows 1000 -o sampled.csv",
+        "fastbayes network sample net.bif --rows 9 -e species=Gentoo -o gentoo.csv",
+    ],
+)
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
 @output("File to write: .parquet, .arrow or .csv.", rows_format)
@@ -370,7 +406,15 @@ def sample(
     show(summary, as_json, fields({**summary, "columns": len(held.nodes)}))
 
 
-@network.command("show")
+@network.command(
+    "show",
+    cls=BriefCommand,
+    examples=[
+        "fastbayes network show net.bif",
+        "fastbayes network show net.bif --dot",
+        "fastbayes network show net.bif --separated sex island --given species",
+    ],
+)
 @NETWORK
 @click.option("--dot", is_flag=True, help="Print the graph for Graphviz.")
 @click.option(

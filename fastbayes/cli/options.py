@@ -14,8 +14,11 @@ import click
 from click.core import ParameterSource
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand, Option, given_to
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.picks import Picks, Selection
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.files import ON_ERROR
 from fastbayes.data.filesource import SCHEMA_MODES
 from fastbayes.models.estimator.parameters import Parameter, is_number
@@ -92,11 +95,12 @@ def method(value: str) -> Any:
     return word, int(bins)
 
 
-def of_columns(discretize: Any, columns: list[str] | None) -> Any:
+def of_columns(discretize: Any, columns: Picks, exclude: Picks = None) -> Any:
     """Return what a file says of the columns that are read."""
-    if columns is None or not isinstance(discretize, dict):
+    taking = Selection.made(columns, exclude)
+    if taking is None or not isinstance(discretize, dict):
         return discretize
-    return {name: cuts for name, cuts in discretize.items() if name in columns}
+    return {name: cuts for name, cuts in discretize.items() if name in taking}
 
 
 def weights(says: str, *words: str) -> Reader:
@@ -125,7 +129,7 @@ def kinds(value: str) -> str | dict[str, str]:
         where = f"{name}={kind}: " if name else ""
         refuse(
             kind not in KINDS,
-            f"{where}{kind!r} is not one of {', '.join(KINDS)}",
+            f"{where}{kind!r}: {use_one_of(kind, KINDS)}",
             click.BadParameter,
         )
     return found if "=" in value else value
@@ -135,6 +139,18 @@ def _by_name(value: str) -> list[tuple[str, str]]:
     """Return the names and what is said of each in A=2,B=1."""
     pairs = (part.rpartition("=") for part in names(None, None, value))
     return [(name.strip(), said.strip()) for name, _, said in pairs]
+
+
+@reader
+def parts(value: str) -> dict[str, list[str]]:
+    """Return the parts of dates and times of A=weekday+hour,B=number."""
+    found = {name: said.split("+") for name, said in _by_name(value)}
+    refuse(
+        not all(found) or not all(all(some) for some in found.values()),
+        f"{value!r}: write parts after each = as when=weekday+hour, or when=number",
+        click.BadParameter,
+    )
+    return found
 
 
 @reader
@@ -170,7 +186,7 @@ def takers(parameter: str, value: Any = None) -> list[str]:
     return [model for model, one in declared(parameter).items() if allows(one)]
 
 
-class ModelOption(click.Option):
+class ModelOption(Option):
     """An option about models; its help says which have the parameter of its name.
 
     {LOO} in the help is those that choose it by leave-one-out, {MODELS} all that may be compared.
@@ -180,7 +196,8 @@ class ModelOption(click.Option):
         """Return the option and its help."""
         name, plain = str(self.name), self.help
         who = takers(name)
-        of = f" ({', '.join(who)})" if 0 < len(who) < len(by_name()) else ""
+        some = 0 < len(who) < len(by_name()) and not _asked(ctx)
+        of = f" ({', '.join(who)})" if some else ""
         named = {"{LOO}": takers(name, "loo"), "{MODELS}": [*candidates()]}
         try:
             self.help = f"{plain}{of}"
@@ -189,6 +206,15 @@ class ModelOption(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.help = plain
+
+
+def _asked(ctx: click.Context) -> str | None:
+    """Return the model that stands besides --help, checked; None where none does."""
+    options = {option.name: option for option in ctx.command.get_params(ctx)}
+    if "model" not in options or not isinstance(options["model"].type, click.Choice):
+        return None
+    asked = given_to(ctx, options["model"])
+    return None if asked is None else str(options["model"].type_cast_value(ctx, asked))
 
 
 def given(ctx: click.Context, parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -255,12 +281,19 @@ def output(help: str, check: Callable[[str], object] = str) -> Command:
         return value
 
     return click.option(
-        "-o", "--output", required=True, type=click.Path(), callback=checked, help=help
+        "-o",
+        "--output",
+        required=True,
+        type=click.Path(),
+        callback=checked,
+        help=help,
+        **COMMON,
     )
 
 
-FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.", **COMMON)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.", **COMMON)
+TARGET = click.option("--target", required=True, help="Column that holds the class.", **COMMON)
 THREADS = click.option("--threads", type=click.IntRange(1), help="Worker threads; default: all.")
 WEIGHT = click.option("--weight", "sample_weight", help="Column that holds the weight of each row.")
 LOSS = click.option(
@@ -268,12 +301,35 @@ LOSS = click.option(
     type=click.Path(),
     help="JSON file {decision: {truth: cost}}: decide by least expected cost.",
 )
+MISSING_COLUMNS = click.option(
+    "--missing-columns",
+    type=click.Choice(["error", "marginalize"]),
+    help="A column of the model that DATA lacks is an error, or missing in all rows.",
+)
 MODEL_FILE = click.argument("model", type=click.Path())
 MEMORY_LIMIT = click.option(
     "--memory-limit",
     callback=n_bytes,
     metavar="SIZE",
     help="Bytes for the counts, for example 500M.",
+)
+COLUMNS = listing(
+    "--columns",
+    help="Features to read, by names or patterns ('id_*'); the others are not decoded.",
+    **COMMON,
+)
+EXCLUDE = listing("--exclude", help="Columns to leave out, by names or patterns.", **COMMON)
+CATEGORICAL = listing(
+    "--categorical",
+    help="Columns that are categories whatever their type, by names or patterns.",
+    **COMMON,
+)
+DATES = click.option(
+    "--dates",
+    callback=parts,
+    metavar="A=PART+PART,B=number,...",
+    help="Parts of dates and times, of year, month, weekday, hour and elapsed, or number for "
+    "elapsed time alone; default: those that the span of the column says.",
 )
 
 
@@ -367,8 +423,10 @@ def reading(**missing: str) -> Callable[[Command], Command]:
     """Return the options of commands that count, with more of what a missing value may be."""
     also = "".join(f", or {what}" for what in missing.values())
     return together(
-        listing("--columns", help="Features to read; the others are not decoded."),
-        listing("--categorical", help="Columns that are categories whatever their type."),
+        COLUMNS,
+        EXCLUDE,
+        CATEGORICAL,
+        DATES,
         WEIGHT,
         listing("--null-values", help="Texts that mean missing."),
         defaulted(
@@ -376,6 +434,7 @@ def reading(**missing: str) -> Callable[[Command], Command]:
             type=click.Choice(["marginalize", "category", *missing]),
             default="marginalize",
             help=f"A missing value says nothing, or is a value of its own{also}.",
+            **COMMON,
         ),
         MEMORY_LIMIT,
         THREADS,
@@ -393,8 +452,18 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
-    *("categorical", "domains", "forbidden", "memory_limit", "missing", "network", "precision"),
-    *("required", "restarts", "seed", "threads", "unlabelled", "var_floor", "warm_start"),
+    *("categorical", "columns", "dates", "domains", "exclude", "forbidden", "memory_limit"),
+    *(
+        "missing",
+        "missing_columns",
+        "network",
+        "precision",
+        "required",
+        "restarts",
+        "seed",
+        "threads",
+    ),
+    *("unlabelled", "var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.
@@ -405,6 +474,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         callback=pseudo_count,
         default="1",
         show_default=True,
+        common=True,
     ),
     "class_prior": _says(
         "Class prior; default: the classes' shares, smoothed by alpha.",
@@ -529,6 +599,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "joint-bayes and joint-gaussian 10000.",
         type=click.IntRange(1),
     ),
+    "members": _says(
+        "Models that are combined; default: those that the columns allow.",
+        "A,B,...",
+        callback=names,
+    ),
+    "folds": _says("Folds that the members are weighted by; default: 5.", type=click.IntRange(2)),
     "standard_errors": _says(
         "Keep what standard errors and Wald intervals of the coefficients need.", is_flag=True
     ),
@@ -537,8 +613,20 @@ DISCRETIZE = click.option("--discretize", **OPTIONS["discretize"])
 NUMERIC = click.option("--numeric", cls=ModelOption, **OPTIONS["numeric"])
 
 
-class ModelCommand(click.Command):
+class ModelCommand(BriefCommand):
     """A command with --model and the options of all models that are registered when it runs."""
+
+    everything = "Show all options and exit; with --model NAME, --help shows those of this model."
+
+    def shown(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options that the help shows: those of the model besides it, or else of all."""
+        found, model = super().shown(ctx), _asked(ctx)
+        if model is None:
+            return found
+        of_model = {o for o in self.get_params(ctx) if isinstance(o, ModelOption)}
+        taken = {option for option in of_model if model in takers(str(option.name))}
+        kept = {*found} - of_model | taken
+        return [option for option in self.get_params(ctx) if option in kept]
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return its own parameters, and those of models after the output."""
@@ -553,7 +641,17 @@ class ModelCommand(click.Command):
 def _options(models: tuple[str, ...]) -> list[click.Option]:
     """Return --model and the options of these models, which are all that have a name."""
     choice = click.Choice(models)
-    found = [click.Option(["--model"], type=choice, default="naive-bayes", show_default=True)]
+    found: list[click.Option] = [
+        Option(
+            ["--model"],
+            type=choice,
+            default="naive-bayes",
+            show_default=True,
+            metavar="NAME",
+            help=f"Kind of model: {', '.join(models)}.",
+            common=True,
+        )
+    ]
     for name in dict.fromkeys([*OPTIONS, *_of_others()]):
         parameters = [*declared(name).values()]
         options = OPTIONS[name] if name in OPTIONS else _derived(parameters[0])

@@ -1,14 +1,13 @@
-"""How results, remarks and progress are shown."""
+"""How results and remarks are shown."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 import click
 import numpy as np
 
+from fastbayes.cli.remedies import in_options
 from fastbayes.core.errors import FastBayesWarning
+from fastbayes.core.text_tables import cell, visible
 from fastbayes.core.text_tables import size as size
-from fastbayes.core.text_tables import visible
-from fastbayes.data.source import open_source
 
 MOST = 12  # entries of a list that are shown
 
@@ -114,13 +113,42 @@ def coefficient_lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     some = lines[:MOST]
     names = [name for name in some[0] if any(line[name] is not None for line in some)]
     yield ""
-    yield from table([names, *([_cell(line[name]) for name in names] for line in some)])
+    yield from table([names, *([cell(line[name]) for name in names] for line in some)])
     if len(lines) > MOST:
         yield f"  and {len(lines) - MOST:,} more: see --json"
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else text(value)
+def said_of(model: Any, name: str) -> dict[str, Any]:
+    """Return what tells the classes apart in a column; nothing where coefficients say it."""
+    if hasattr(model, "coefficients"):
+        return {}
+    if not hasattr(model, "table"):
+        return {}
+    found, said = model.table(name), dict[str, Any]()
+    if found.telling:
+        said["telling"] = [*found.telling]
+    if "mean" in found.table.column_names:
+        labels = map(str, found.table["class"].to_pylist())
+        numbers = (found.table[key].to_pylist() for key in ("mean", "standard_deviation"))
+        said["numbers"] = {
+            label: {"mean": mean, "standard_deviation": deviation}
+            for label, mean, deviation in zip(labels, *numbers, strict=True)
+        }
+    return said
+
+
+def said_in_words(column: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the share missing of a column, and what tells the classes apart in it."""
+    missing = f"{column['missing']:.3g} missing" if column.get("missing") else ""
+    telling = [
+        f"{one['class']} {cell(one['value']) or 'missing'} {one['log_ratio']:+.3g}"
+        for one in column.get("telling", ())
+    ]
+    numbers = [
+        f"{label} {cell(of['mean'])} ± {cell(of['standard_deviation'])}"
+        for label, of in column.get("numbers", {}).items()
+    ]
+    return missing, listed(telling or numbers)
 
 
 def calibration(model: Any) -> dict[str, Any]:
@@ -133,6 +161,18 @@ def calibration(model: Any) -> dict[str, Any]:
         "temperature": getattr(model.calibration_, "temperature", None),
         "held_out_by": model.validation_,
         "log_loss": {"before": before, "after": after},
+    }
+
+
+def blended(model: Any) -> dict[str, Any]:
+    """Return what a blend is made of; nothing of another model."""
+    if not hasattr(model, "members_"):
+        return {}
+    linear, blend = model.log_loss_
+    return {
+        "members": {name: member.weight for name, member in model.members_.items()},
+        "dropped": model.dropped_,
+        "log_loss": {**model.member_log_loss_, "linear": linear, "blend": blend},
     }
 
 
@@ -157,7 +197,7 @@ class _Remarks(logging.Handler):
     """Prints what the library logs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"note: {record.getMessage()}")
+        say(f"note: {in_options(record.getMessage())}")
 
 
 @contextmanager
@@ -171,7 +211,7 @@ def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
     def once(message: Warning | str, *_: Any) -> None:
         if str(message) not in said:
             said.add(str(message))
-            say(f"note: {message}")
+            say(f"note: {in_options(str(message))}")
 
     try:
         with warnings.catch_warnings():
@@ -181,37 +221,3 @@ def remarks(*, verbose: bool, quiet: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-@contextmanager
-def bar(what: str, data: Any) -> Iterator[Callable[[int], Any] | None]:
-    """Show a progress bar over the rows of a source, or so many, on a terminal; else nothing."""
-    quiet = click.get_current_context().find_root().params.get("quiet")
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    rows = data if isinstance(data, int) else open_source(data).n_rows
-    scans = 1
-
-    def update(done: int) -> None:
-        nonlocal scans
-        if rows and shown.n + done > rows:  # the rows are read again
-            scans += 1
-            shown.reset()
-            shown.set_description(f"{what}, scan {scans}", refresh=False)
-        shown.update(done)
-
-    known = os.get_terminal_size(sys.stderr.fileno()).columns > 0  # not so under some containers
-    with tqdm(
-        desc=what,
-        total=rows,
-        unit=" rows",
-        unit_scale=True,
-        ncols=None if known else 80,
-        nrows=None if known else 24,
-        dynamic_ncols=known,
-        file=sys.stderr,
-    ) as shown:
-        yield update

@@ -11,6 +11,7 @@ import click
 import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.cli.help import COMMON, BriefCommand
 from fastbayes.cli.network import describe
 from fastbayes.cli.options import (
     DISCRETIZE,
@@ -20,25 +21,30 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     NUMERIC,
     READING,
+    TARGET,
     THREADS,
     files_of,
     of_columns,
     rejected,
     statistics_from,
 )
+from fastbayes.cli.progress import bar
 from fastbayes.cli.show import (
-    bar,
+    blended,
     calibration,
     coefficient_lines,
     coefficients,
     fields,
     learned,
     listed,
+    said_in_words,
+    said_of,
     show,
     size,
     table,
     text,
 )
+from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import default_kind
 from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
@@ -47,10 +53,21 @@ from fastbayes.scan.density_spec import DensitySpec
 LARGEST = 5  # pairs that are named
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes count penguins.csv --target island --pairs -o penguins.fbs",
+        "fastbayes fit --statistics penguins.fbs --model tan -o of-counts.fb",
+        "fastbayes count penguins.csv --target island --pairs --update -o penguins.fbs",
+        "fastbayes count 'flights/*.parquet' --target delayed --part 1/2 -o part-1.fbs",
+        "fastbayes count 'flights/*.parquet' --target delayed --part 2/2 -o part-2.fbs",
+    ],
+)
 @click.argument("data", nargs=-1, required=True)
-@click.option("--target", required=True, help="Column that holds the class.")
-@click.option("-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).")
+@TARGET
+@click.option(
+    "-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).", **COMMON
+)
 @click.option(
     "--part",
     metavar="I/N",
@@ -66,6 +83,7 @@ LARGEST = 5  # pairs that are named
     "--update",
     is_flag=True,
     help="Count those files alone that are not in OUTPUT yet, and add them to it.",
+    **COMMON,
 )
 @click.option(
     "--checkpoint",
@@ -78,7 +96,9 @@ LARGEST = 5  # pairs that are named
     metavar="S",
     help="Least time between two writes of the checkpoint; default: 20, 0: as often as can be.",
 )
-@click.option("--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.")
+@click.option(
+    "--pairs", is_flag=True, help="Count pairs of values, for SPODE, TAN and AODE.", **COMMON
+)
 @click.option("--triples", is_flag=True, help="Count triples and pairs of values, for A2DE.")
 @click.option(
     "--scatter", is_flag=True, help="Take scatter matrices of numeric columns, for GaussianBayes."
@@ -149,12 +169,12 @@ def count(
             raise click.UsageError(
                 "--discretize goes with --pairs, --triples, --cells or --numeric mdl"
             )
-        options["discretize"] = of_columns(discretize, options["columns"])
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
         options["folds"] = int(folds) if folds.isdecimal() else folds
-    with bar("counting", source) as progress:
-        if again:  # what is complete has no rows to be read
-            progress = partial(_refuse, output)
+    with bar("counting", source) as steps:
+        # What is complete has no rows to be read.
+        progress = partial(_refuse, output) if again else steps
         stats = fb.count(source, target, progress=progress, **options)
     if again and stats != statistics_from(output):
         _refuse(output)
@@ -175,7 +195,13 @@ def _numbers_of(part: str) -> tuple[int, int]:
     return int(i), int(n)
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes merge part-1.fbs part-2.fbs -o flights.fbs",
+        "fastbayes merge flights.fbs --minus part-1.fbs -o rest.fbs",
+    ],
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option(
     "--minus",
@@ -233,7 +259,14 @@ def _report(
     show(summary, as_json, _lines(summary))
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes inspect penguins.csv --target species",
+        "fastbayes inspect penguins.fb",
+        "fastbayes inspect penguins.fbs --json",
+    ],
+)
 @click.argument("path")
 @click.option("--target", help="Column of DATA that holds the class.")
 @click.option("--pairs", is_flag=True, help="Plan to count pairs of values, too.")
@@ -263,12 +296,18 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
         describe(held, as_json)
         return
     stats = held if isinstance(held, fb.Statistics) else held.statistics_
+    if not isinstance(stats, fb.Statistics):
+        raise fb.SchemaError(
+            f"{path}: holds a model of bare arrays, without named columns; fastbayes.load it in "
+            "Python, where model.table('x0') says what it learned"
+        )
     summary = _statistics(stats)
     inner = held.model_ if isinstance(held, fb.Calibrated) else held
-    found = {} if held is stats else {**learned(inner), **calibration(held)}
+    found = {} if held is stats else {**learned(inner), **calibration(held), **blended(held)}
     parents = found.pop("parents", {})
     if held is not stats:
         summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}
+    missing = _missing(stats)
     summary["columns"] = {
         f.name: {
             "kind": f.kind,
@@ -276,6 +315,8 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
             "declared": f.declared,
             **({} if f.cuts is None else {"cuts": f.cuts.tolist(), "bins": f.intervals}),
             **({"parents": parents[f.name]} if f.name in parents else {}),
+            **({"missing": missing[f.name]} if f.name in missing else {}),
+            **({} if held is stats else said_of(inner, f.name)),
         }
         for f in stats.schema.features
     }
@@ -314,6 +355,20 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
     }
 
 
+def _missing(stats: fb.Statistics) -> dict[str, float]:
+    """Return the share of the rows in which each column is missing, where that was counted."""
+    schema, total, values = stats.schema, max(float(stats.n_rows), 1e-300), stats.values
+    lost = dict(zip([f.name for f in schema.categorical], values.missing.sum(axis=1), strict=True))
+    known = None
+    if "moments" in stats.parts:
+        known = stats.moments.count.sum(axis=1)
+    elif "scatter" in stats.parts:
+        known = stats.scatter.known().sum(axis=0)
+    if known is not None:
+        lost |= zip([f.name for f in schema.numeric], stats.n_rows - known, strict=True)
+    return {name: float(n) / total for name, n in lost.items()}
+
+
 def _count(part: Any) -> dict[str, int]:
     """Return how much one kind of counts holds: bytes, and groups of features if it has them."""
     groups = {} if part.n_groups is None else {"groups": part.n_groups}
@@ -343,7 +398,10 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
     }
     yield from fields(shown)
     given = any(column.get("parents") for column in columns.values())
-    rows = [(name, *_given(column, given), *_domain(column)) for name, column in columns.items()]
+    rows = [
+        (name, *_given(column, given), *_domain(column), *said_in_words(column))
+        for name, column in columns.items()
+    ]
     yield from table(rows)
     if "coefficients" in summary:
         yield from coefficient_lines(summary["coefficients"])
@@ -383,8 +441,10 @@ def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, 
         elif name in plan.unusable:
             column |= {"kind": "unusable", "why": plan.unusable[name]}
         else:
-            column["kind"] = default_kind(name, source.schema.field(name).type)
-            column["bytes"] = plan.columns[name]
+            kind = source.schema.field(name).type
+            column["kind"] = holds(kind) or default_kind(name, kind)
+            parts = [f"{name}.{part}" for part in PARTS.get(column["kind"], ())]
+            column["bytes"] = sum(plan.columns[part] for part in parts or [name])
     return {
         "source": source.description,
         "rows": source.n_rows,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,13 +9,23 @@ from typing import Any
 import click
 
 import fastbayes as fb
+from fastbayes.cli.help import BriefCommand
 from fastbayes.cli.options import FORCE, JSON, defaulted
-from fastbayes.cli.show import bar, fields, show, size, table
+from fastbayes.cli.progress import bar
+from fastbayes.cli.show import fields, show, size, table
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.evaluation.environment import Check
 from fastbayes.evaluation.environment import doctor as examine
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes generate --list",
+        "fastbayes generate --preset flights --rows 10000 --files 2 -o flights",
+        "fastbayes generate --preset survey --rows 500 --format csv --seed 7 -o survey",
+    ],
+)
 @click.option("--preset", help="What the table is like: one of --list.")
 @click.option("--rows", type=click.IntRange(0), help="Number of rows.")
 @click.option("-o", "--output", type=click.Path(), help="Directory to write.")
@@ -55,9 +64,8 @@ def generate(
         if value is None:
             raise click.UsageError(f"Missing option '{name}'.", ctx)
     if preset not in presets():
-        close = difflib.get_close_matches(str(preset), presets(), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise click.UsageError(f"There is no preset {preset!r}.{hint} See --list.", ctx)
+        hint = did_you_mean(preset, presets()) or "; see --list"
+        raise click.UsageError(f"there is no preset {preset!r}{hint}", ctx)
     given = {name: value for name, value in options.items() if value is not None}
     with bar("generating", int(rows or 0)) as progress:
         done = make(str(preset), int(rows or 0), str(output), progress=progress, **given)
@@ -66,7 +74,12 @@ def generate(
     show(summary, as_json, lines)
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes warmup",
+    ],
+)
 @JSON
 def warmup(as_json: bool) -> None:
     """Compile every kernel now, so that the first job does not wait."""
@@ -75,7 +88,12 @@ def warmup(as_json: bool) -> None:
     show(seconds, as_json, lines)
 
 
-@click.command()
+@click.command(
+    cls=BriefCommand,
+    examples=[
+        "fastbayes doctor",
+    ],
+)
 @JSON
 @click.pass_context
 def doctor(ctx: click.Context, /, as_json: bool) -> None:

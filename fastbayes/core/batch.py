@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,34 @@ class Batch:
     numeric: tuple[NDArray[np.float64], ...]
     weight: NDArray[np.float64] | None
     cells: float
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return named arrays from which `from_arrays` rebuilds the rows."""
+        sizes = np.array([self.n_rows, self.n_classes, len(self.codes), len(self.numeric)])
+        found = {"sizes": sizes, "missing": self.missing, "cells": np.array(self.cells)}
+        for i, group in enumerate(self.codes):
+            found |= {f"codes.{i}.{name}": array for name, array in group._asdict().items()}
+        found |= {f"numeric.{j}": column for j, column in enumerate(self.numeric)}
+        held = {"classes": self.classes, "weight": self.weight}
+        return found | {name: array for name, array in held.items() if array is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the rows held by the arrays of `arrays()`."""
+        n_rows, n_classes, groups, numeric = arrays["sizes"].tolist()
+        return cls(
+            n_rows,
+            arrays.get("classes"),
+            n_classes,
+            tuple(
+                Codes(*(arrays[f"codes.{i}.{name}"] for name in Codes._fields))
+                for i in range(groups)
+            ),
+            arrays["missing"],
+            tuple(arrays[f"numeric.{j}"] for j in range(numeric)),
+            arrays.get("weight"),
+            float(arrays["cells"]),
+        )
 
 
 def taken(batch: Batch, rows: NDArray[np.int64]) -> Batch:

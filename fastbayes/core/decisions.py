@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.suggestions import did_you_mean
 
 
 def loss_matrix(loss: Any, classes: ArrayLike) -> tuple[NDArray[np.float64], NDArray[Any]]:
@@ -62,7 +63,7 @@ def loss_matrix(loss: Any, classes: ArrayLike) -> tuple[NDArray[np.float64], NDA
     if unknown:
         raise DataError(
             f"the loss has a cost for truth {unknown[0]!r}, which is no class; the classes are "
-            f"{labels.tolist()}"
+            f"{labels.tolist()}{did_you_mean(unknown[0], labels.tolist())}"
         )
     lacking = [label for i, label in enumerate(labels.tolist()) if i not in truth]
     if lacking:

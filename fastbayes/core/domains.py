@@ -29,9 +29,10 @@ CANONICAL = {
     pa.float64(): (t.is_floating, t.is_decimal),
 }
 REMEDIES = {
-    t.is_temporal: "cast it to a number, or extract hour, weekday or month as a column of its own",
+    t.is_temporal: "cast it to a number, or extract hour, weekday or month as a column of its own, "
+    "or leave it out with `exclude`",
     t.is_run_end_encoded: "decode it with pyarrow.compute.run_end_decode",
-    t.is_nested: "flatten it into one column per part",
+    t.is_nested: "leave it out with `exclude`, or explode it into rows or columns before",
 }
 
 

@@ -54,6 +54,18 @@ def refuse(wrong: object, message: str, error: type[Exception] = DataError) -> N
         raise error(message)
 
 
+def described(error: FastBayesError) -> list[str]:
+    """Return the name of an error that is documented, or of the nearest to it, and what it says."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return [next(name for name in names if name in globals()), str(error)]
+
+
+def error_of(name: str, message: str) -> FastBayesError:
+    """Return the error that `described` put in words."""
+    found: FastBayesError = globals()[name](message)
+    return found
+
+
 def warn(message: str, category: type[Warning] = FastBayesWarning) -> None:
     """Warn, as from the first frame outside fastbayes.
 

@@ -18,7 +18,6 @@ import functools
 import hashlib
 import importlib.metadata
 import json
-import marshal
 import math
 import os
 import re
@@ -447,7 +446,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
     )
     refuse(
         bool(held) and not force,
-        f"{name} is not empty: name another directory, or overwrite it (force=True, --force)",
+        f"{name} is not empty: name another directory, or overwrite it with force=True",
     )
     for other in held:
         refuse(
@@ -466,7 +465,7 @@ def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> No
     )
     refuse(
         target.exists() and not force,
-        f"{name} exists: name another file, or overwrite it (force=True, --force)",
+        f"{name} exists: name another file, or overwrite it with force=True",
     )
     _check_parent(name, target)
 
@@ -692,19 +691,18 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
     return content["header"]
 
 
-# The JSON that was parsed last, and what of it is fastest made objects of again.
-_last: tuple[bytes, bytes] = b"", b""
+# The header that was checked last: the parts of a job have all the same.
+_last = b""
 
 
 def _content(text: bytes) -> Any:
-    """Return the JSON of a header: the parts of a job have all the same."""
+    """Return the JSON of a header, checked."""
     global _last
-    before, made = _last
-    if before == text:
-        return marshal.loads(made)
+    if text == _last:
+        return json.loads(text)
     content = _parsed(text)
     if len(text) <= REMEMBERED_BYTES:
-        _last = text, marshal.dumps(content)
+        _last = text
     return content
 
 

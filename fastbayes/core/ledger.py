@@ -1,4 +1,4 @@
-"""Which files a statistic was counted from, and how often: what tells that rows count twice."""
+"""Which files and batches were counted, and how often: what tells that rows count twice."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ Runs = tuple[tuple[int, float], ...]
 
 
 class CountedFile(NamedTuple):
-    """A file from which rows were counted.
+    """A file from which rows were counted, or a batch of rows that has a name alone.
 
-    digest    of its size, its first and its last bytes; it tells copies from other files
-    path      where it was
-    size      bytes
+    digest    of its size, its first and its last bytes, which tells copies from other files; of a
+              batch that of its name
+    path      where it was, or the name
+    size      bytes; a batch has none
     modified  ns since 1970, if known
     runs      how often its row groups were counted; a file without row groups is one
     """
@@ -40,9 +41,14 @@ class CountedFile(NamedTuple):
     modified: int | None
     runs: Runs
 
+    @property
+    def is_batch(self) -> bool:
+        """Whether these rows are no file, but go by a name."""
+        return self.size == 0  # a file without bytes is none of data
+
 
 class Ledger:
-    """Files from which rows were counted, a value that adds, subtracts and scales like counts."""
+    """Files and batches that were counted, a value that adds, subtracts and scales like counts."""
 
     def __init__(self, files: Iterable[CountedFile] = ()) -> None:
         self._files: dict[str, CountedFile] = {}
@@ -68,7 +74,7 @@ class Ledger:
         return len(self._files)
 
     def __repr__(self) -> str:
-        return f"<Ledger of {len(self):,} files>"
+        return f"<Ledger of {len(self):,} entries>"
 
     def __add__(self, other: Ledger) -> Ledger:
         return self._with(other, 1.0)
@@ -168,6 +174,13 @@ def together(a: Runs, b: Runs, factor: float) -> Runs:
     runs = groupby(sums, lambda run: run[1])
     found = tuple((sum(n for n, _ in run), times) for times, run in runs)
     return found if any(times for _, times in found) else ()
+
+
+def batch_of(name: str) -> CountedFile:
+    """Return the entry of rows that go by a name."""
+    # The digest of a file begins with its size, that of a batch with no digit.
+    digest = hashlib.blake2b(f"batch {name}".encode(), digest_size=16).hexdigest()
+    return CountedFile(digest, name, 0, None, ((1, 1.0),))
 
 
 def runs_of(groups: range, n_groups: int) -> Runs:

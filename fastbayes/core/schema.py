@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.date_parts import DatePart, by_column
 from fastbayes.core.domains import (
     Kind,
     cast_domain,
@@ -28,9 +29,12 @@ from fastbayes.core.domains import (
     value_type,
 )
 from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.picks import Chooser, unknown_column
 
 # Domains up to this size are laid out value by value.
 FEW_VALUES = 256
+# What may be done at predict where a column is not there.
+ABSENT = "missing_columns='marginalize' takes it as missing in all rows"
 
 
 class Shape(NamedTuple):
@@ -80,6 +84,9 @@ class Feature:
     cuts
         Where a numeric column is cut, ascending: bin k is (cuts[k - 1], cuts[k]], the first
         without a lower and the last without an upper end. None for a column that is not cut.
+    part
+        What it is of a column of dates or times, "when.weekday" of "when"; None for a column that
+        is a feature itself.
     """
 
     name: str
@@ -87,9 +94,10 @@ class Feature:
     values: pa.Array | None = None
     declared: bool = False
     cuts: NDArray[np.float64] | None = None
+    part: DatePart | None = None
 
     @classmethod
-    def binned(cls, name: str, cuts: Any) -> Feature:
+    def binned(cls, name: str, cuts: Any, part: DatePart | None = None) -> Feature:
         """Return the feature of a numeric column cut at these points.
 
         Raises
@@ -99,7 +107,12 @@ class Feature:
         """
         points = checked_cuts(name, cuts)
         bins = pa.array(range(len(points) + 1), pa.int64())
-        return cls(name, "categorical", bins, True, points)
+        return cls(name, "categorical", bins, True, points, part)
+
+    @property
+    def column(self) -> str:
+        """The column that it is made of."""
+        return self.name if self.part is None else self.part.column
 
     @property
     def size(self) -> int:
@@ -130,6 +143,7 @@ class Feature:
         return (
             (self.name, self.kind, self.declared) == (other.name, other.kind, other.declared)
             and same_cuts(self.cuts, other.cuts)
+            and _same_part(self, other)
             and same_values(self.values, other.values)
         )
 
@@ -188,6 +202,26 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Feature names in column order."""
         return tuple(f.name for f in self.features)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the features are made of, each once."""
+        return tuple(dict.fromkeys(f.column for f in self.features))
+
+    @cached_property
+    def parts(self) -> dict[str, tuple[DatePart, ...]]:
+        """Parts of dates and times among the features, by column."""
+        return by_column(f.part for f in self.features if f.part is not None)
+
+    def read_from(self, names: Iterable[str]) -> list[str]:
+        """Return which columns to read where these are there.
+
+        The parts of dates and times may be there instead of the column that they are of.
+        """
+        there = {*names}
+        own = [f.name if f.column not in there and f.name in there else f.column
+               for f in self.features]  # fmt: skip
+        return [*dict.fromkeys(own)]
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
@@ -253,6 +287,12 @@ class Schema:
                 features.append(mine)
                 continue
             _check_cuts(mine, their)
+            refuse(
+                not _same_part(mine, their),
+                f"column {mine.column!r}: {mine.name!r} is not the same of it in both, as where "
+                "time zones differ; count both with one schema",
+                SchemaError,
+            )
             refuse(
                 mine.kind != their.kind,
                 f"column {mine.name!r} is {mine.kind} in one and {their.kind} in the other; "
@@ -358,6 +398,46 @@ def values_at(values: pa.Array, places: NDArray[np.integer]) -> pa.Array:
     return pa.array([listed[place] for place in wanted], values.type)
 
 
+@dataclass(frozen=True)
+class Needed(Chooser):
+    """The columns that the features of a schema are made of, and others besides.
+
+    Parameters
+    ----------
+    schema
+        The schema; where a source has the parts of a date instead of it, these are read.
+    also
+        Further columns.
+    lenient
+        Whether features may be without their column.
+    remedy
+        What the message says besides of one that is not there.
+    """
+
+    schema: Schema
+    also: tuple[str, ...] = ()
+    lenient: bool = False
+    remedy: str = ""
+
+    def of(self, names: Iterable[str], where: str = "") -> list[str]:
+        """Return the columns to read: of features those that are there, if it is lenient."""
+        own, there = self.schema.read_from(names), {*names}
+        lacking = [name for name in own if name not in there]
+        if self.lenient:
+            own = [name for name in own if name in there]
+        elif lacking and self.remedy:
+            raise SchemaError(f"{unknown_column(lacking[0], [*names], where)}; {self.remedy}")
+        return [*dict.fromkeys([*own, *self.also])] or [*names][:1]  # there must be rows
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read."""
+        return name in (*self.schema.columns, *self.schema.names, *self.also)
+
+
+def _same_part(mine: Feature, their: Feature) -> bool:
+    return mine.part is their.part or (mine.part is not None and mine.part.is_same(their.part))
+
+
 def _check_cuts(mine: Feature, their: Feature) -> None:
     refuse(
         not same_cuts(mine.cuts, their.cuts),
@@ -437,6 +517,9 @@ def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
         "classes_declared": schema.classes_declared,
         "features": [[f.name, f.kind, f.declared] for f in schema.features],
     }
+    if schema.parts:
+        parts = [(i, f.part) for i, f in enumerate(schema.features) if f.part is not None]
+        header["dates"] = [[i, *part.to_json()] for i, part in parts]
     return header, arrays
 
 
@@ -450,8 +533,14 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
     """
     features: list[Feature] = []
     n_categorical = 0
-    for name, kind, declared in header["features"]:
-        feature = Feature(name, kind, None, declared is True)
+    parts = {i: DatePart.from_json(part) for i, *part in header.get("dates", ())}
+    for i, (name, kind, declared) in enumerate(header["features"]):
+        feature = Feature(name, kind, None, declared is True, None, parts.pop(i, None))
+        refuse(
+            feature.part is not None and feature.part.name != name,
+            f"column {name!r} is said to be another part of a date",
+            ValueError,
+        )
         if kind == "categorical":
             values = _checked(name, arrays[f"values.{n_categorical}"])
             cuts = arrays.get(f"cuts.{n_categorical}")
@@ -462,6 +551,7 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
         elif kind != "numeric":
             raise ValueError(f"column {name!r} is {kind!r}, neither categorical nor numeric")
         features.append(feature)
+    refuse(bool(parts), "there are parts of dates without a feature", ValueError)
     target, missing = header["target"], header["missing"]
     nulls = tuple(header["null_values"])
     names = [f.name for f in features] + ([] if target is None else [target])
@@ -481,7 +571,7 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
 
 def _binned(feature: Feature, cuts: pa.Array) -> Feature:
     """Return a feature of a file with its cut points, if its values are the bins."""
-    binned = Feature.binned(feature.name, cuts.to_numpy(zero_copy_only=False))
+    binned = Feature.binned(feature.name, cuts.to_numpy(zero_copy_only=False), feature.part)
     refuse(
         cuts.type != pa.float64() or replace(binned, cuts=None) != feature,
         f"column {feature.name!r}: its values are not the bins of its cut points",
@@ -497,31 +587,3 @@ def _checked(name: str, values: pa.Array) -> pa.Array:
         ValueError,
     )
     return values
-
-
-def chosen(names: Sequence[str], picks: Iterable[str | int] | str | int | None) -> set[str]:
-    """Return the column names that `picks` (names or indices) stands for.
-
-    Raises
-    ------
-    SchemaError
-        When a name or an index is not there.
-    """
-    if picks is None:
-        return set()
-    if isinstance(picks, (str, int)):
-        picks = [picks]
-    result = set()
-    for pick in picks:
-        if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
-            refuse(
-                not -len(names) <= pick < len(names),
-                f"categorical: no column {pick}; there are {len(names)} features",
-                SchemaError,
-            )
-            result.add(names[int(pick)])
-        elif pick in names:
-            result.add(str(pick))
-        else:
-            raise SchemaError(f"categorical: no column {pick!r}; the features are {list(names)}")
-    return result

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from unicodedata import category
+
+import pyarrow as pa
 
 # The most lines and columns of a `repr`.
 LINES, COLUMNS = 20, 100
@@ -63,3 +66,20 @@ class ShortRepr:
 
     def __repr__(self) -> str:
         return brief(str(self))
+
+
+def cell(value: Any) -> str:
+    """Return a value of a table as people read it: five figures, nothing where it is null."""
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) >= 1e4 else f"{value:.5g}"
+    return str(value)
+
+
+def lines_of(table: pa.Table) -> list[str]:
+    """Return an Arrow table as lines of aligned columns, its names first."""
+    columns = [[*map(cell, column.to_pylist())] for column in table.columns]
+    return aligned([table.column_names, *zip(*columns, strict=True)])

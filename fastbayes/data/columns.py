@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import FEW_VALUES
+from fastbayes.core.schema import ABSENT, FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
@@ -639,8 +639,9 @@ def needed_type(columns: pa.Schema, name: str) -> pa.DataType:
     found = columns.get_all_field_indices(name)
     if len(found) != 1:
         how = "stands more than once" if found else "is missing"
+        instead = "" if found else f"; {ABSENT}"
         raise SchemaError(
-            f"column {name!r} {how}; the model needs it and the data have {columns.names}"
+            f"column {name!r} {how}; the model needs it and the data have {columns.names}{instead}"
         )
     return columns.field(found[0]).type
 
@@ -649,6 +650,7 @@ def check_number(name: str, kind: pa.DataType) -> None:
     """Raise SchemaError where a column does not hold numbers."""
     if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         value_type(name, kind)
+        held = kind.value_type if pa.types.is_dictionary(kind) else kind
         raise SchemaError(
-            f"column {name!r} is {kind}, but numbers are needed there; cast it to a number"
+            f"column {name!r} is {held}, but numbers are needed there; cast it to a number"
         )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import checked_cuts
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
@@ -240,6 +241,7 @@ def methods(
         elif name not in numeric:
             raise SchemaError(
                 f"discretize: there is no column {name!r}; the numeric columns are {list(numeric)}"
+                f"{did_you_mean(name, numeric)}"
             )
     return asked
 

@@ -15,9 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes
+from fastbayes.core.date_parts import DatePart
 from fastbayes.core.domains import declared, default_kind
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Feature, Schema, chosen
+from fastbayes.core.picks import Picks, chosen, several
+from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import (
     BinBook,
     Codebook,
@@ -31,6 +34,7 @@ from fastbayes.data.columns import (
     prepare,
     prepare_bins,
 )
+from fastbayes.data.dates import DateParts
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.pieces import Column, Pieces
 from fastbayes.data.segments import LateNumbers, Place, Rows, one_batch
@@ -134,6 +138,7 @@ class Encoder:
     ) -> None:
         self.features = list(features)
         self.books = [book for _, book in features if book is not None]
+        self.dates = _date_parts(features)
         self.target = target
         self.weight = weight
         self.applying = applying
@@ -154,16 +159,18 @@ class Encoder:
         *,
         weight: str | None = None,
         domains: Mapping[str, Any] | None = None,
-        categorical: Iterable[str | int] | None = None,
+        categorical: Picks = None,
         missing: str = "marginalize",
         null_values: Sequence[str] = (),
         keep_unlabelled: bool = False,
         cuts: Mapping[str, Any] | None = None,
+        parts: Mapping[str, Sequence[DatePart]] | None = None,
     ) -> Encoder:
         """Return an encoder that learns the domains of these columns.
 
         Numeric columns in `cuts` are cut into bins there. A column that is categorical by
-        `categorical` or `domains` is not. Raises SchemaError when the target is not among the
+        `categorical` or `domains` is not. Of columns in `parts` their parts are features; these may
+        be columns already. Raises SchemaError when the target is not among the
         columns, a name stands twice, a type cannot be used, or `domains` or `cuts` names a column
         that is not there.
         """
@@ -172,33 +179,50 @@ class Encoder:
         names = columns.names
         for name in (n for n in (target, weight) if n is not None):
             if name not in names:
-                raise SchemaError(f"there is no column {name!r}; the columns are {names}")
+                raise SchemaError(
+                    f"there is no column {name!r}; the columns are {names}"
+                    + did_you_mean(name, names)
+                )
         repeated = (
             sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
         )
         if repeated:
             raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
-        wanted = [n for n in names if n not in (target, weight)]
-        forced = chosen(wanted, categorical)
+        own = [n for n in names if n not in (target, weight)]
+        derived = {p.name: p for some in (parts or {}).values() for p in some}
+        wanted = _with_parts(own, parts or {})
+        picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
+        forced = {*chosen(wanted, picks)}
         listed = declared(domains)
         if unknown := sorted(set(listed) - {*wanted, target}):
-            raise SchemaError(f"domains: there is no column {unknown[0]!r}; there are {names}")
+            raise SchemaError(
+                f"domains: there is no column {unknown[0]!r}; there are {names}"
+                + did_you_mean(unknown[0], names)
+            )
         cuts = cuts or {}
         if unknown := sorted(set(cuts) - {*wanted}):
-            raise SchemaError(f"cuts: there is no column {unknown[0]!r}; there are {wanted}")
+            raise SchemaError(
+                f"cuts: there is no column {unknown[0]!r}; there are {wanted}"
+                + did_you_mean(unknown[0], wanted)
+            )
         features: list[tuple[Feature, Book | None]] = []
         for name in wanted:
-            kind = columns.field(name).type
+            part = derived.get(name)
+            kind = columns.field(name).type if part is None else part.type
+            if part is not None and part.column in names:
+                part.check(columns.field(part.column).type)
+            if part is not None and part.values is not None:
+                listed.setdefault(name, part.values)
             chosen_by_user = name in forced or name in listed
             if name in cuts and not chosen_by_user:
                 check_number(name, kind)
-                features.append(_binned(Feature.binned(name, cuts[name])))
+                features.append(_binned(Feature.binned(name, cuts[name], part)))
             elif chosen_by_user or default_kind(name, kind) == "categorical":
                 book = open_book(name, kind, listed.get(name), null_values)
-                feature = Feature(name, "categorical", None, name in listed)
+                feature = Feature(name, "categorical", None, name in listed, None, part)
                 features.append((feature, book))
             else:
-                features.append((Feature(name, "numeric"), None))
+                features.append((Feature(name, "numeric", part=part), None))
         template = Schema(
             target,
             pa.array([], pa.null()),
@@ -233,8 +257,14 @@ class Encoder:
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
         features: list[tuple[Feature, Book | None]] = []
+        there = {*columns.names}
         for feature in schema.features:
-            kind = needed_type(columns, feature.name)
+            part, held = feature.part, feature.column not in there and feature.name in there
+            if part is None or held:
+                kind = needed_type(columns, feature.name)
+            else:
+                part.check(needed_type(columns, part.column))
+                kind = part.type
             if feature.cuts is not None or feature.values is None:
                 check_number(feature.name, kind)
                 features.append(_binned(feature))
@@ -254,12 +284,19 @@ class Encoder:
         other = copy.copy(self)
         other.features = self.features[first:last]
         other.books = [book for _, book in other.features if book is not None]
+        other.dates = _date_parts(other.features)
         return other
 
     def plain_numbers(self) -> list[str]:
         """Return the numeric columns that are only counted as numbers, not by bins too."""
         cut = {book.name for book in self.books}
-        return [f.name for f, book in self.features if book is None and f.name not in cut]
+        plain = [f for f, book in self.features if book is None and f.part is None]
+        return [f.name for f in plain if f.name not in cut]
+
+    @property
+    def columns(self) -> set[str]:
+        """Names of the columns that the features are made of, and of the parts of dates."""
+        return {name for f, _ in self.features for name in (f.name, f.column)}
 
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
@@ -293,6 +330,7 @@ class Encoder:
 
         Numeric columns that the rows lack are `apart`.
         """
+        rows = self.dates.of(rows)
         where, unlabelled, n_read = None, None, rows.num_rows
         weight = self._weights(rows, place)
         pieces = self._pieces(rows, place)
@@ -453,6 +491,7 @@ class Encoder:
             raise DataError(
                 f"column {self.target.name!r}, {place.row(at)}: class {value!r} is not among the "
                 f"{prepared.size} known classes; correct the row or fit again with it"
+                + did_you_mean(value, self.target.values().to_pylist())
             )
         labelled = codes != prepared.size if prepared.missing else None
         return codes.astype(narrow, copy=False), prepared.size, labelled
@@ -731,6 +770,24 @@ class _Room(NamedTuple):
     columns: list[int]  # of the writer; the number of columns stands for classes
     writer: Any
     classes: NDArray[np.unsignedinteger] | None = None  # where they are written, too
+
+
+def _date_parts(features: Iterable[tuple[Feature, Book | None]]) -> DateParts:
+    """Return what derives the features that are parts of dates; one may be there twice, as bins."""
+    return DateParts({f.name: f.part for f, _ in features if f.part is not None}.values())
+
+
+def _with_parts(names: Sequence[str], parts: Mapping[str, Sequence[DatePart]]) -> list[str]:
+    """Return names of columns, and of the parts of a column instead of it."""
+    found = [each for name in names for each in ([p.name for p in parts[name]] if name in parts
+                                                 else [name])]  # fmt: skip
+    if len({*found}) < len(found):
+        name = next(n for n in names if n not in parts and found.count(n) > 1)
+        raise SchemaError(
+            f"column {name!r} is there besides the date or time of which it would be a part; leave "
+            "one of both out with `exclude`, or name other parts in `dates`"
+        )
+    return found
 
 
 def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:

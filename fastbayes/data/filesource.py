@@ -37,6 +37,7 @@ from fastbayes.data.column_chunks import (
 )
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
+from fastbayes.data.nested import flat, flat_schema, is_flat, roots
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.rejects import Rejects
@@ -58,7 +59,14 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
-from fastbayes.data.unify import ColumnsOfFiles, check_names, is_text, odd_ones, unify_schemas
+from fastbayes.data.unify import (
+    Columns,
+    ColumnsOfFiles,
+    check_names,
+    is_text,
+    odd_ones,
+    unify_schemas,
+)
 from fastbayes.kernels import dispatch
 
 # From this many files on, footers are read by several threads (latency, above all remote).
@@ -159,7 +167,7 @@ class FileSource(Source):
         self,
         readers: Sequence[FileReader],
         *,
-        columns: Sequence[str] | None,
+        columns: Columns,
         null_values: Sequence[str] | None,
         description: str,
         native: Any,
@@ -170,6 +178,7 @@ class FileSource(Source):
     ) -> None:
         self._listing, self._rejects = listing, rejects
         self._readers = readers
+        self._nested = not all(is_flat(reader.schema) for reader in readers)
         self._on_error = on_error
         self.description = description
         schema = self._unified(schema_mode, columns)
@@ -242,16 +251,11 @@ class FileSource(Source):
         DataError
             When a file that was counted is gone, is another one now, or was counted in part.
         """
-        if not ledger:
-            raise DataError(
-                "the statistics to update do not say which files they were counted from: their "
-                "rows were in memory, or an earlier version wrote them; count anew"
-            )
         counted = {(file.path, file.size, file.modified): file.digest for file in ledger}
         here = [(reader, self._digest(reader, counted)) for reader in self._readers]
         there, paths = {digest for _, digest in here}, {r.file.origin for r, _ in here}
         for file in ledger:
-            if file.digest not in there:
+            if file.digest not in there and not file.is_batch:
                 why = "changed since it was counted" if file.path in paths else "is gone"
                 raise DataError(
                     f"{file.path} {why}, and its rows are in the statistics; count anew, or take "
@@ -308,7 +312,7 @@ class FileSource(Source):
             found[share].append(reader.part(some[0], some[-1] + 1))
         return found
 
-    def _unified(self, mode: str, columns: Sequence[str] | None) -> pa.Schema:
+    def _unified(self, mode: str, columns: Columns) -> pa.Schema:
         """Return the columns of all files; with `on_error` files that do not fit are left out."""
         if mode not in SCHEMA_MODES:
             raise ValueError(f"schema_mode={mode!r}: use one of {', '.join(SCHEMA_MODES)}")
@@ -339,9 +343,13 @@ class FileSource(Source):
 
     def check_unchanged(self) -> None:
         """Raise DataError where files are no longer those that were found."""
-        for reader in self._readers:
+
+        def check(reader: FileReader) -> None:
             with reading(reader.file.origin):
                 reader.file.check_unchanged()
+
+        for _ in in_order(check, self._readers, _threads_for(self._readers)):
+            pass
 
     def ledger(self) -> Ledger:
         """Return the files and their row groups; of those that are known to be empty none.
@@ -380,7 +388,9 @@ class FileSource(Source):
 
     def handed_over(self) -> dict[str, str]:
         """Return the columns of the first file that pyarrow decodes, with the reasons."""
-        return self._readers[0].handed_over()
+        found = self._readers[0].handed_over()
+        names = self.schema.names
+        return {n: found[root] for n in names for root in roots([n], found) if root in found}
 
     def held(self, threads: int) -> int:
         """Return about how many bytes so many threads hold that read, by the first file.
@@ -402,11 +412,16 @@ class FileSource(Source):
 
     def _columns_of(self, reader: FileReader) -> pa.Schema:
         """Return the columns to read of a file."""
-        own = set(reader.schema.names)
+        own = {*reader.schema.names}
+        fields = {field.name: field for field in self.schema}
+        if self._nested:  # of a struct all fields are read
+            known = {f.name: f for one in (self._readers[0], reader) for f in one.schema}
+            held = roots(fields, known if reader.absent_is_null else own)
+            fields = {name: fields[name] if name in fields else known[name] for name in held}
         if reader.absent_is_null:  # the first rows may lack a key that later ones have
-            own |= set(self.schema.names) - {key for key, _ in reader.file.partitions}
-        fields = [field for field in self.schema if field.name in own]
-        return pa.schema(fields or [reader.schema.field(0)])  # only directories: rows are counted
+            own |= set(fields) - {key for key, _ in reader.file.partitions}
+        read = [field for name, field in fields.items() if name in own]
+        return pa.schema(read or [reader.schema.field(0)])  # only directories: rows are counted
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
@@ -459,9 +474,10 @@ class FileSource(Source):
                 yield rows
                 continue
             for batch in rows.batches() if decoded else [rows]:
+                own = flat(batch) if self._nested else batch
                 for name, value in twice.items():
-                    _check_key(name, value, batch.column(name), reader.file)
-                complete = self._completed(batch, reader)
+                    _check_key(name, value, own.column(name), reader.file)
+                complete = self._completed(own, reader)
                 yield self._projection.blank(self._projection.conform(complete, reader.file.origin))
         if piece.n_rows is not None and n_rows != piece.n_rows:
             raise FileFormatError(
@@ -505,7 +521,7 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     extra = [
         pa.field(key, kind) for key, _ in reader.file.partitions if key not in reader.schema.names
     ]
-    return pa.schema([*reader.schema, *extra])
+    return flat_schema(pa.schema([*reader.schema, *extra]))
 
 
 def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator[str]:

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
+from fastbayes.kernels import dispatch
 
 Codes = NDArray[np.int64]
 Work = Callable[[Callable[[Segment], list[pa.RecordBatch]], Iterator[Segment]], Iterable[Any]]
@@ -72,7 +74,10 @@ class FoldsByColumn(Folds):
 
     def __init__(self, columns: pa.Schema, column: str) -> None:
         if column not in columns.names:
-            raise SchemaError(f"folds: there is no column {column!r}; there are {columns.names}")
+            raise SchemaError(
+                f"folds: there is no column {column!r}; there are {columns.names}"
+                + did_you_mean(column, columns.names)
+            )
         self.column = column
         self._encoder = Encoder.learning(columns.empty_table().select([column]).schema, column)
 
@@ -89,12 +94,27 @@ class FoldsByColumn(Folds):
         assert encoded.batch.classes is not None
         return encoded.batch.classes.astype(np.int64)
 
+    def know(self, values: pa.Array) -> None:
+        """Take values that were met elsewhere."""
+        book: Any = self._encoder.target
+        book.widen(values.type)
+        book.encode(values, dispatch.numpy_twin("encode"))
+
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in the order of the column's values, and these as text."""
+        order = self._order()
+        return order.to_pylist(), tuple(map(str, self.ordered().to_pylist()))
+
+    def ordered(self) -> pa.Array:
+        """Return the values of the column that were met, in the order of the folds."""
+        return self._values().take(self._order())
+
+    def _order(self) -> pa.Array:
+        return pc.array_sort_indices(self._values())
+
+    def _values(self) -> pa.Array:
         book: Any = self._encoder.target
-        values = book.values()
-        order = pc.array_sort_indices(values).to_pylist()
-        return order, tuple(str(values[i].as_py()) for i in order)
+        return book.values()
 
 
 def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

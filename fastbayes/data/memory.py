@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.data.nested import flat, flat_schema
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Rows,
@@ -29,7 +30,7 @@ from fastbayes.data.segments import (
     value_bytes,
     waiting,
 )
-from fastbayes.data.unify import check_names, select
+from fastbayes.data.unify import Columns, check_names, select
 
 TILE_CELLS = 1 << 14  # cells turned together: rows and columns of a tile stay in cache
 
@@ -47,12 +48,13 @@ class TableSource(Source):
         self,
         table: pa.Table,
         *,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
         description: str = "pyarrow.Table",
         native: Any = None,
     ) -> None:
         native = table if native is None else native
+        table = flat(table)
         super().__init__(table.schema, columns, null_values, description, native)
         self.n_rows = table.num_rows
         self._table = table.select(self.schema.names)
@@ -93,7 +95,7 @@ class ArraySource(Source):
 
     in_memory = True
 
-    def __init__(self, array: NDArray[Any], *, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, array: NDArray[Any], *, columns: Columns = None) -> None:
         array = native(array)
         kind = pa.from_numpy_dtype(array.dtype)
         schema = pa.schema([(f"x{j}", kind) for j in range(array.shape[1])])
@@ -155,12 +157,12 @@ class StreamSource(Source):
         schema: pa.Schema,
         *,
         rereadable: bool,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
         description: str,
         native: Any = None,
     ) -> None:
-        super().__init__(schema, columns, null_values, description, native)
+        super().__init__(flat_schema(schema), columns, null_values, description, native)
         self.rereadable = rereadable
         self._open = open_stream
         self._used = False
@@ -189,7 +191,8 @@ class StreamSource(Source):
 
     def _conformed(self) -> Iterator[pa.RecordBatch]:
         with reading(self.description):
-            for batch in self._open():
+            for given in self._open():
+                batch = flat(given)
                 if self._complete and batch.num_columns > len(self.schema):
                     select(batch.schema, None, self.description)
                     late = next(n for n in batch.schema.names if n not in self.schema.names)
@@ -387,6 +390,23 @@ class Joined(SourceView):
             names = [*batch.schema.names, *self.columns]
             start += batch.num_rows
             yield type(batch).from_arrays([*batch.columns, *beside], names=names)
+
+
+class Filled(SourceView):
+    """A source with further columns, in which every value is missing."""
+
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
+        self.names = list(names)
+        nulls = [pa.field(name, pa.null()) for name in self.names]
+        super().__init__(source, pa.schema([*source.schema, *nulls]))
+        self.in_memory = source.in_memory
+
+    def view(self, segment: Segment) -> Iterator[Rows]:
+        """Yield the batches of a segment with the columns that it lacks."""
+        for batch in segment.batches():
+            nulls = [pa.nulls(batch.num_rows)] * len(self.names)
+            names = [*batch.schema.names, *self.names]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *nulls], names=names)
 
 
 class Renamed(SourceView):

@@ -61,7 +61,7 @@ class DataFile:
             raise DataError(
                 f"{self.origin}: no such file or directory any more"
                 if gone
-                else f"{self.origin} changed while it was read; count again"
+                else f"{self.origin} changed while it was read; begin again"
             )
 
     def digest(self) -> str:

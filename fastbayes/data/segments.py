@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.ledger import Ledger
-from fastbayes.data.unify import Projection, is_text, select, unify_types
+from fastbayes.data.unify import Columns, Projection, is_text, select, unify_types
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed of so many
@@ -160,7 +160,7 @@ class Source(ABC):
     def __init__(
         self,
         schema: pa.Schema,
-        columns: Sequence[str] | None,
+        columns: Columns,
         null_values: Sequence[str] | None,
         description: str,
         native: Any = None,
@@ -183,6 +183,9 @@ class Source(ABC):
     def handed_over(self) -> dict[str, str]:
         """Return the columns that another library decodes where our kernels could, with why."""
         return {}
+
+    def check_unchanged(self) -> None:  # noqa: B027  # rows in memory do not change
+        """Raise DataError where rows are known to be no longer those that were found."""
 
     def ledger(self) -> Ledger:
         """Return the files whose rows these are; empty for rows that come from elsewhere."""

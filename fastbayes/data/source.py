@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.schema import Schema
+from fastbayes.core.picks import ByPick, Picks, several, unknown_column
+from fastbayes.core.schema import ABSENT, Needed, Schema
 from fastbayes.data.filesource import (
     FileSource,
     dictionary_type,
@@ -27,17 +28,19 @@ from fastbayes.data.lake_tables import delta_table, open_delta, open_iceberg
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
+    Filled,
     StreamSource,
     TableSource,
     arrow_array,
     table_of,
 )
+from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
 from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
-from fastbayes.data.unify import check_names, unknown_column
+from fastbayes.data.unify import Columns, check_names, names_of
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
@@ -72,7 +75,7 @@ class _OfFiles(NamedTuple):
 def open_source(
     source: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     types: Mapping[str, pa.DataType] | None = None,
@@ -93,7 +96,7 @@ def open_source(
         of it; a polars LazyFrame; an iterable of record batches; a dict of columns;
         an array of shape (n_rows, n_columns), whose columns are called x0, x1, ...
     columns
-        Names of the columns to read, in this order; the others are not decoded.
+        Names of the columns to read, in this order, or a `Selection`; the others are not decoded.
     null_values
         Texts that mean missing, besides Arrow's null and, in CSV, the empty cell.
     filesystem
@@ -240,7 +243,12 @@ def _open_files(
 def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     names = [str(name) for name in frame.columns]
     check_names(names, "pandas.DataFrame")
-    wanted = set(names if options["columns"] is None else options["columns"])
+    asked = options["columns"]
+    wanted = {
+        name
+        for j, name in enumerate(names)
+        if asked is None or name in asked or _holds_structs(frame.iloc[:, j])
+    }
     # The index is no column. A column nobody asked for is not converted.
     table = table_of(
         {
@@ -252,6 +260,14 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     return TableSource(table, description="pandas.DataFrame", native=frame, **options)
 
 
+def _holds_structs(column: Any) -> bool:
+    """Return whether a pandas series holds structs, of which some fields may be wanted."""
+    if isinstance(column.dtype, np.dtype):
+        known = column.notna().to_numpy() if column.dtype == object else np.zeros(0, np.bool_)
+        return bool(known.any()) and isinstance(column.iloc[int(known.argmax())], Mapping)
+    return pa.types.is_struct(getattr(column.dtype, "pyarrow_dtype", pa.null()))
+
+
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
     @contextmanager
     def computing() -> Iterator[None]:
@@ -261,8 +277,8 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
             raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
     def stream() -> Iterator[pa.RecordBatch]:
-        columns = options["columns"]
-        wanted = frame if columns is None else frame.select(list(columns))
+        columns = names_of(options["columns"], flat_schema(schema).names, "polars.LazyFrame")
+        wanted = frame if columns is None else frame.select(roots(columns, schema.names))
         with computing():
             if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
                 batches = wanted.collect_batches(engine="streaming", lazy=True)
@@ -400,9 +416,12 @@ def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
     if hasattr(source, "projected_schema"):
         return _one_shot(source.to_reader, source.projected_schema, source, name, options)
     dataset = _with_dictionaries(source)
+    columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
+    if columns is not None:
+        columns = roots(columns, dataset.schema.names)
 
     def stream() -> pa.RecordBatchReader:
-        return dataset.scanner(columns=options["columns"], **_SCANNING).to_reader()
+        return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
     return StreamSource(
         stream, dataset.schema, rereadable=True, description=name, native=source, **options
@@ -460,30 +479,41 @@ def open_for(
     *,
     also: Iterable[str] = (),
     rest: bool = False,
+    lenient: bool = False,
     filesystem: Any = None,
 ) -> tuple[Source, list[str]]:
     """Open data for a schema, with its null values and its types where a file has none.
 
     Returns a source of the features and what is wanted `also`, and of the `rest`, columns that the
     schema does not know, if these are wanted too; a stream that is read once keeps all columns.
+    Where that is `lenient`, a feature without its column is missing in all rows.
     With it, the names of the columns that are neither in the schema nor in `also`. Raises
     SchemaError when a column is not there, which names it and close ones, and DataError when the
     data cannot be read.
     """
-    asked = [*dict.fromkeys([*schema.names, *also])]
-    known = {*asked, schema.target}
+    needed = Needed(schema, tuple(also), lenient, ABSENT)
+    known = {*schema.names, *schema.columns, *also, schema.target}
     options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
-        opened = open_source(source, columns=asked, **options)
-        return opened, [name for name in opened.available if name not in known]
+        opened = open_source(source, columns=needed, **options)
+        others = [name for name in opened.available if name not in known]
+        return filled(opened, schema) if lenient else opened, others
     opened = open_source(source, **options)
+    asked = needed.of(opened.available, opened.description)
     for name in asked:
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     others = [name for name in opened.available if name not in known]
     if opened.rereadable and len(asked) + len(others) < len(opened.available):
         opened = open_source(source, columns=[*asked, *others], **options)
-    return opened, others
+    return filled(opened, schema) if lenient else opened, others
+
+
+def filled(source: Source, schema: Schema) -> Source:
+    """Return a source that has all columns of a schema, those that it lacks full of nulls."""
+    there = {*source.schema.names}
+    lacking = [name for name in schema.read_from(there) if name not in there]
+    return Filled(source, lacking) if lacking else source
 
 
 def as_at_fit(schema: Schema) -> dict[str, Any]:
@@ -498,17 +528,14 @@ def as_at_fit(schema: Schema) -> dict[str, Any]:
     return {"null_values": schema.null_values or None, "types": _text_or_number(types)}
 
 
-def as_given(
-    categorical: str | int | Iterable[str | int] | None, domains: Mapping[str, Any] | None
-) -> dict[str, pa.DataType]:
+def as_given(categorical: Picks, domains: Mapping[str, Any] | None) -> Mapping[str, pa.DataType]:
     """Return the types that make columns of a text file the categories they are said to be.
 
     A category is the text that stands there ("007"), unless its declared values are numbers.
     """
-    picks = [categorical] if isinstance(categorical, (str, int)) else categorical or ()
-    types = {name: pa.string() for name in picks if isinstance(name, str)}
+    types = {name: pa.string() for name in several(categorical) if isinstance(name, str)}
     types |= {name: values.type for name, values in declared(domains).items()}
-    return _text_or_number(types)
+    return ByPick(_text_or_number(types))
 
 
 def _text_or_number(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

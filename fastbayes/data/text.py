@@ -29,7 +29,7 @@ from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rejects import BadRow, Rejects
 from fastbayes.data.segments import OnError, first_line, waiting
-from fastbayes.data.unify import check_names, is_text, unify_types
+from fastbayes.data.unify import Columns, check_names, is_text, unify_types
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
 LONGEST_ROW = 64 << 20
@@ -465,7 +465,7 @@ class CsvReader(TextReader):
     def __init__(
         self,
         file: DataFile,
-        columns: Sequence[str] | None,
+        columns: Columns,
         types: Mapping[str, pa.DataType],
         null_values: Sequence[str],
         size: int,
@@ -627,7 +627,7 @@ class CsvReader(TextReader):
 
 def open_csv(
     files: Sequence[DataFile],
-    columns: Sequence[str] | None,
+    columns: Columns,
     types: Mapping[str, pa.DataType],
     null_values: Sequence[str],
     on_error: OnError | None = None,
@@ -661,8 +661,9 @@ class JsonReader(TextReader):
             FileFormatError,
         )
         found = self.infer({}, size)
-        for name, kind in types.items():
-            if name in found and (not is_text(kind) or not _is_value(found[name])):
+        for name in found:
+            kind = types.get(name)
+            if kind is not None and not (is_text(kind) and _is_value(found[name])):
                 found[name] = kind
         self.schema = pa.schema(list(found.items()))
 
@@ -801,7 +802,7 @@ def _kind_of(kind: pa.DataType | None) -> str | None:
 
 def open_json(
     files: Sequence[DataFile],
-    columns: Sequence[str] | None,
+    columns: Columns,
     types: Mapping[str, pa.DataType],
     on_error: OnError | None = None,
     schema_mode: str = "union",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.text_tables import visible
+from fastbayes.core.picks import Chooser, Selection, unknown_column
+from fastbayes.data.nested import flat
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -75,17 +76,34 @@ def check_names(names: Sequence[str], where: str) -> None:
         raise SchemaError(f"{where} has two columns named {twice!r}; rename or drop one")
 
 
-def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+# Names of columns to read, in their order, or what selects them; None for all.
+Columns: TypeAlias = "Sequence[str] | Chooser | None"
+
+
+def names_of(columns: Columns, names: Sequence[str], where: str) -> list[str] | None:
+    """Return the names of the columns to read, out of those that there are; None for all."""
+    if isinstance(columns, Chooser):
+        return columns.of(names, where)
+    return None if columns is None else list(columns)
+
+
+def takes_all(columns: Columns) -> bool:
+    """Return whether all columns are read but for those that are left out by name."""
+    return columns is None or (isinstance(columns, Selection) and columns.columns is None)
+
+
+def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
     """Return the schema of `columns`, in their order; None means all.
 
     Raises SchemaError for an unknown column (names close ones and those there are), or one named
     twice.
     """
     check_names(schema.names, where)
-    if columns is None:
-        return schema.remove_metadata()
     if isinstance(columns, str):
         raise SchemaError(f"columns={columns!r}: give a list of names, [{columns!r}]")
+    columns = names_of(columns, schema.names, where)
+    if columns is None:
+        return schema.remove_metadata()
     known = set(schema.names)
     for name in columns:
         if name not in known:
@@ -94,17 +112,6 @@ def select(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.S
         check_names(list(columns), "the selection columns=")
     refuse(not columns, "columns=[] selects nothing; leave it out to take all columns", SchemaError)
     return pa.schema([schema.field(name) for name in columns])
-
-
-def unknown_column(name: str, names: Sequence[str], where: str) -> str:
-    """Return the message for a column that is not there: close matches, and what there is.
-
-    It is one line, whatever the names hold.
-    """
-    close = difflib.get_close_matches(str(name), names, n=3)
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
-    return visible(f"no column {name!r} in {where}; {hint}its columns are: {shown}")
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ class ColumnsOfFiles:
 def unify_schemas(
     parts: Sequence[ColumnsOfFiles],
     mode: str = "union",
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     where: str = "",
 ) -> pa.Schema:
     """Unify the schemas of several files.
@@ -150,12 +157,13 @@ def unify_schemas(
     first = parts[0]
     here = parts if mode == "union" else parts[:1]
     known = dict.fromkeys(name for part in here for name in part.schema.names)
-    select(pa.schema([(name, pa.null()) for name in known]), columns, where)
-    wanted = [*known] if columns is None else list(columns)
+    wanted = select(pa.schema([(name, pa.null()) for name in known]), columns, where).names
     types: dict[str, tuple[pa.DataType, str]] = {}
     for part in parts:
         if mode != "union":
-            _check_columns(part, first, wanted, more=mode == "strict" and columns is None)
+            every = mode == "strict" and takes_all(columns)
+            more = [n for n in part.schema.names if every and (columns is None or n in columns)]
+            _check_columns(part, first, wanted, more)
         for name in wanted:
             if name not in part.schema.names:
                 continue
@@ -171,9 +179,9 @@ def unify_schemas(
 
 
 def _check_columns(
-    part: ColumnsOfFiles, first: ColumnsOfFiles, wanted: Sequence[str], *, more: bool
+    part: ColumnsOfFiles, first: ColumnsOfFiles, wanted: Sequence[str], more: Sequence[str]
 ) -> None:
-    """Raise SchemaError where files lack a wanted column of the first, or have `more` columns."""
+    """Raise SchemaError where files lack a wanted column of the first, which `more` must be in."""
     own = {*part.schema.names}
     for name in wanted:
         if name not in own and not part.absent:
@@ -181,7 +189,7 @@ def _check_columns(
                 f"{part.files[0]} has no column {name!r}, which {first.files[0]} has; every file "
                 "must have the columns of the first (schema_mode='union': it is null there)"
             )
-    for name in part.schema.names if more else ():
+    for name in more:
         if name not in first.schema.names:
             raise SchemaError(
                 f"{part.files[0]} has a column {name!r} that {first.files[0]} lacks; every file "
@@ -207,7 +215,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def odd_ones(
-    parts: Sequence[ColumnsOfFiles], mode: str, columns: Sequence[str] | None
+    parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns
 ) -> dict[int, SchemaError]:
     """Return which parts do not fit with the others, by position, with the reason.
 
@@ -279,6 +287,8 @@ class Projection:
         given = batch.schema
         if given.equals(self._fitting):
             return batch
+        batch = flat(batch)
+        given = batch.schema
         positions = {name: j for j, name in enumerate(given.names)}
         columns, fits = [], given.names == self.schema.names
         for field in self.schema:

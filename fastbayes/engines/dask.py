@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fastbayes.core.errors import DataError
 from fastbayes.data.segments import first_line
+from fastbayes.data.unify import Columns
 from fastbayes.engines.shares import Counts, Paths, Streams
 from fastbayes.scan.counting import count
 from fastbayes.statistics.bundle import Statistics
@@ -75,7 +76,7 @@ def _mapped(client: Any, f: Callable[[Any], bytes], items: Iterable[Any]) -> Ite
 def open_frame(
     frame: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     **_: Any,
 ) -> Streams:

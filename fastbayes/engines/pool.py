@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from fastbayes.core.errors import FastBayesError
 from fastbayes.core.threads import default_threads
 from fastbayes.engines.shares import Paths
+from fastbayes.kernels import dispatch
 
 __all__ = ["paths"]
 
@@ -21,6 +23,9 @@ __all__ = ["paths"]
 PARTS = 4
 # So often processes may end, with nothing done between: as often as Spark tries a task.
 ATTEMPTS = 4
+# Seconds after which it is asked whether the processes still live: while one dies, work that is
+# handed over may be lost (CPython before 3.12).
+PATIENCE = 5.0
 
 
 def paths(
@@ -86,12 +91,14 @@ class _Processes:
                         if i not in begun:
                             begun[i] = self._submitted(function, given[i])
                     while done < len(given):
+                        while not wait([begun[done]], PATIENCE).done:
+                            self._submitted(int, 0)  # raises where they do not
                         yield begun[done].result()
                         del begun[done]
                         done += 1
                 except BrokenProcessPool as error:
                     self._executor = None
-                    begun = {i: future for i, future in begun.items() if not _broken(future)}
+                    begun = {i: future for i, future in begun.items() if _ended(future)}
                     before, left = left, len(given) - done - len(begun)
                     ended = ended + 1 if left == before else 1
                     if ended == ATTEMPTS:
@@ -107,22 +114,24 @@ class _Processes:
     def _submitted(self, function: Callable[[Any], Any], item: Any) -> Future[Any]:
         if self._executor is None:
             self._executor = ProcessPoolExecutor(
-                self._n, mp_context=self._context, initializer=_end_with_parent
+                self._n, mp_context=self._context, initializer=_begin
             )
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
         return self._executor.submit(function, item)
 
 
-def _broken(future: Future[Any]) -> bool:
-    """Return whether a process ended before it had done this."""
-    return isinstance(future.exception(), BrokenProcessPool)
+def _ended(future: Future[Any]) -> bool:
+    """Return whether work was done, or failed, before a process that did others ended."""
+    return future.done() and not isinstance(future.exception(), BrokenProcessPool)
 
 
-def _end_with_parent() -> None:
+def _begin() -> None:
     """Have this process end with the one that began it, even if that is killed.
 
-    It would wait for work for ever: its siblings keep the pipe open that gives it.
+    It would wait for work for ever: its siblings keep the pipe open that gives it. That its kernels
+    are not cached the other one says, once for all.
     """
+    dispatch.log.setLevel(logging.ERROR)
     parent = multiprocessing.parent_process()
 
     def end() -> None:

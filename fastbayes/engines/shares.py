@@ -13,12 +13,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from fastbayes.core import errors
-from fastbayes.core.errors import DataError, FastBayesError
+from fastbayes.core.errors import DataError, FastBayesError, described, error_of
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
+from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
+from fastbayes.data.unify import Columns
+from fastbayes.kernels import dispatch
 from fastbayes.scan.engine import OfStatistics
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.statistics.bundle import Statistics
@@ -32,6 +34,8 @@ Counts = Callable[[Iterable[pa.RecordBatch]], bytes]
 OnPartitions = Callable[
     [Sequence[str], Counts, Callable[[Iterable[bytes]], bytes]], Iterable[bytes]
 ]
+# What the bytes of a share begin with: "=", whether nothing was cached, its rows, its positions.
+HEAD = struct.Struct("<c?QI")
 
 
 def map_reduce(
@@ -195,6 +199,8 @@ class Workers(Counter):
         nothing = SharesRead((), Partial(0, request.zero()))
         found = functools.reduce(work.add, readings(), nothing)
         self.check(found.shares)
+        if found.uncached and not dispatch.uncached():  # which said it
+            dispatch.warn_of_workers()
         return found.part
 
     def check(self, shares: Sequence[int]) -> None:
@@ -215,6 +221,10 @@ class Shares(Workers):
     def only(self, columns: Sequence[str]) -> Shares:
         """Return the source with these columns; workers read no others."""
         return Shares(self._files.only(columns), self._paths)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError where files are no longer those that were found."""
+        self._files.check_unchanged()
 
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of the files of each worker."""
@@ -255,21 +265,23 @@ class Streams(Workers):
         on_partitions: OnPartitions,
         description: str,
         native: Any,
-        columns: Sequence[str] | None = None,
+        columns: Columns = None,
         null_values: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(schema, columns, null_values, description, native)
+        super().__init__(flat_schema(schema), columns, null_values, description, native)
         self._on_partitions, self._null_values = on_partitions, null_values
+        self._whole = schema
 
     def only(self, columns: Sequence[str]) -> Streams:
         """Return the source with these columns."""
         given = self._on_partitions, self.description, self.native
-        return Streams(self.schema, *given, columns, self._null_values)
+        return Streams(self._whole, *given, columns, self._null_values)
 
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of each partition, or of several."""
         counts = partial(_of_stream, work, self.schema, self._null_values, self.description)
-        return self._on_partitions(self.schema.names, counts, work.sum)
+        columns = roots(self.schema.names, self._whole.names)
+        return self._on_partitions(columns, counts, work.sum)
 
 
 def _of_stream(
@@ -304,12 +316,14 @@ class Given(OfStatistics):
 class SharesRead(NamedTuple, Generic[T]):
     """What shares say.
 
-    shares  their positions, of those that have one
-    part    what their rows say
+    shares    their positions, of those that have one
+    part      what their rows say
+    uncached  whether compiled code could not be kept on a disk where they were read
     """
 
     shares: tuple[int, ...]
     part: Partial[T]
+    uncached: bool = False
 
 
 class Work(Generic[T]):
@@ -325,28 +339,30 @@ class Work(Generic[T]):
             if isinstance(share, FileSource):  # found elsewhere, a while ago
                 share.check_unchanged()
                 shares = (share.position,)
-            return self._bytes(SharesRead(shares, self.request.count(share, self.threads)))
+            part = self.request.count(share, self.threads)
+            return self._bytes(SharesRead(shares, part, dispatch.uncached()))
         except FastBayesError as error:
             return _error(error)
 
     def _bytes(self, read: SharesRead[T]) -> bytes:
-        shares, (rows, value) = read
-        head = struct.pack(f"<QI{len(shares)}I", rows, len(shares), *shares)
-        return b"=" + head + self.request.to_bytes(value)
+        shares, (rows, value), uncached = read
+        head = HEAD.pack(b"=", uncached, rows, len(shares))
+        return head + struct.pack(f"<{len(shares)}I", *shares) + self.request.to_bytes(value)
 
     def read(self, data: bytes) -> SharesRead[T]:
         """Return what a share says; raises its error."""
         if data[:1] == b"!":
-            name, message = json.loads(data[1:])
-            raise getattr(errors, name)(message)
-        rows, n = struct.unpack_from("<QI", data, 1)
-        shares = struct.unpack_from(f"<{n}I", data, 13)
-        return SharesRead(shares, Partial(rows, self.request.from_bytes(data[13 + 4 * n :])))
+            raise error_of(*json.loads(data[1:]))
+        _, uncached, rows, n = HEAD.unpack_from(data)
+        shares = struct.unpack_from(f"<{n}I", data, HEAD.size)
+        value = self.request.from_bytes(data[HEAD.size + 4 * n :])
+        return SharesRead(shares, Partial(rows, value), uncached)
 
     def add(self, a: SharesRead[T], b: SharesRead[T]) -> SharesRead[T]:
         """Return what the rows of both say."""
         (mine, theirs), value = (a.part, b.part), self.request.add(a.part.value, b.part.value)
-        return SharesRead(a.shares + b.shares, Partial(mine.rows + theirs.rows, value))
+        part = Partial(mine.rows + theirs.rows, value)
+        return SharesRead(a.shares + b.shares, part, a.uncached or b.uncached)
 
     def sum(self, found: Iterable[bytes]) -> bytes:
         """Return what several shares say together: the first error, if there is one."""
@@ -364,7 +380,4 @@ class Work(Generic[T]):
 
 
 def _error(error: FastBayesError) -> bytes:
-    """Return an error as one of those that are documented, or the nearest to it."""
-    names = [kind.__name__ for kind in type(error).__mro__]
-    name = next(name for name in names if hasattr(errors, name))
-    return b"!" + json.dumps([name, str(error)]).encode()
+    return b"!" + json.dumps(described(error)).encode()

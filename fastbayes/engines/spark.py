@@ -6,19 +6,26 @@ so Spark Connect, serverless clusters, dynamic allocation and the retry of tasks
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from fastbayes.core.errors import FastBayesError
+from fastbayes.data.unify import Columns
 from fastbayes.engines import shares
 from fastbayes.engines.shares import Counts, Given, Paths, Streams, Work
 from fastbayes.scan.counting import count
 from fastbayes.statistics.bundle import Statistics
 
+if TYPE_CHECKING:
+    from fastbayes.engines.spark_ml import FastBayesClassifier as FastBayesClassifier
+
+# FastBayesClassifier is public, too; but whoever takes all of these need not have pyspark.
 __all__ = ["count_paths", "map_reduce", "paths"]
 
 T = TypeVar("T")
@@ -29,6 +36,16 @@ FEW_PARTS = 16
 # Tasks that add up what the partitions of a frame say.
 SUMS = 4
 _ANSWER = "answer binary"
+
+
+def __getattr__(name: str) -> Any:
+    if name != "FastBayesClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from fastbayes.engines.spark_ml import FastBayesClassifier
+    except ImportError as error:
+        raise FastBayesError(f"{name} needs pyspark: install fastbayes[spark]") from error
+    return FastBayesClassifier
 
 
 def paths(session: Any, source: Any, *, filesystem: Any = None, parts: int | None = None) -> Paths:
@@ -139,7 +156,7 @@ def _collected(answers: Any) -> Iterator[bytes]:
 def open_frame(
     frame: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: Columns = None,
     null_values: Sequence[str] | None = None,
     **_: Any,
 ) -> Streams:
@@ -147,7 +164,10 @@ def open_frame(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     on_partitions = partial(_on_partitions, frame)
-    schema = to_arrow_schema(frame.schema)
+    options: dict[str, Any] = {}
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:  # not in Spark 4.0
+        options["timezone"] = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    schema = to_arrow_schema(frame.schema, **options)
     given = "pyspark.sql.DataFrame", frame, columns, null_values
     return Streams(schema, on_partitions, *given)
 
@@ -172,15 +192,17 @@ def append_to(frame: Any, appended: Any) -> Any:
     from pyspark.sql.types import StructField, StructType
 
     names, needs = [*frame.columns], appended.needs
-    kinds = [field.dataType for field in frame.schema.fields]
-    kinds += [from_arrow_type(field.type) for field in appended.fields]
-    numbers = [*map(str, range(len(kinds)))]
+    # Stages of pipelines tell each other of their columns by metadata.
+    fields = [(field.dataType, True, field.metadata) for field in frame.schema.fields]
+    fields += [(from_arrow_type(field.type), True, {}) for field in appended.fields]
+    numbers = [*map(str, range(len(fields)))]
 
     def of_partition(batches):  # type: ignore[no-untyped-def]
         for batch in batches:
             rows = batch.rename_columns(names).select(needs)
             yield pa.record_batch([*batch.columns, *appended(rows)], names=numbers)
 
-    schema = StructType([StructField(*given) for given in zip(numbers, kinds, strict=True)])
+    named = zip(numbers, fields, strict=True)
+    schema = StructType([StructField(name, *field) for name, field in named])
     answered = frame.toDF(*numbers[: len(names)]).mapInArrow(of_partition, schema)
     return answered.toDF(*names, *(field.name for field in appended.fields))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.errors import refuse
 from fastbayes.core.files import atomic_directory, sync
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
 
 __all__ = ["Summary", "generate", "presets", "table"]
@@ -129,9 +130,7 @@ def generate(
         If `path` exists and `force` is not set, or holds anything but generated files.
     """
     sampler = Sampler(preset, seed, missing)
-    refuse(
-        format not in _SUFFIX, f"format {format!r} is not one of {', '.join(_SUFFIX)}", ValueError
-    )
+    refuse(format not in _SUFFIX, f"format={format!r}: {use_one_of(format, _SUFFIX)}", ValueError)
     _count("rows", rows, 0)
     _count("row_group_rows", row_group_rows, 1)
     n_files = _count("files", max(1, -(-rows // (128 * CHUNK))) if files is None else files, 1)
@@ -152,7 +151,7 @@ def _check_target(path: Path, force: bool) -> None:
     refuse(not path.parent.is_dir(), f"{path.parent}: no such directory; create it first")
     if not (path.exists() or path.is_symlink()):
         return
-    refuse(not force, f"{path}: already exists; choose another path or pass force (--force)")
+    refuse(not force, f"{path}: already exists; choose another path, or replace it with force=True")
     refuse(
         path.is_symlink() or not path.is_dir(),
         f"{path}: not a directory of generated files; choose another path",

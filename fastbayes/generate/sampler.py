@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.scan.engine import in_order, resolved_threads
 
 
@@ -332,7 +333,7 @@ class Sampler:
 
     def __init__(self, name: str, seed: int, missing: float | None) -> None:
         if name not in PRESETS:
-            raise ValueError(f"preset {name!r} is not one of {', '.join(PRESETS)}")
+            raise ValueError(f"preset={name!r}: {use_one_of(name, PRESETS)}")
         if missing is not None and not 0 <= missing <= 1:
             raise ValueError(f"missing={missing}: give the share of nulls, between 0 and 1")
         preset, self.seed = PRESETS[name], seed

@@ -334,4 +334,13 @@ def uncached() -> bool:
     return _warned
 
 
+@functools.cache
+def warn_of_workers() -> None:
+    """Log once in a process that compiled code could not be kept on disk in its workers."""
+    log.warning(
+        "compiled kernels cannot be cached where workers run, each compiles them anew; point "
+        "NUMBA_CACHE_DIR at a directory that they can write to, or set FASTBAYES_CACHE=0"
+    )
+
+
 _warned = False

@@ -181,6 +181,7 @@ register(
 register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", NAMED)
 register("NetworkClassifier", "fastbayes.models.discrete.network", "network", NAMED, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
+register("Blend", "fastbayes.evaluation.calibrate.blend", "blend")
 register("CategoricalNB", "fastbayes.models.sklearn.naive_bayes")
 register("MultinomialNB", "fastbayes.models.sklearn.naive_bayes")
 register("ComplementNB", "fastbayes.models.sklearn.naive_bayes")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.iteration import Convergence, check_iteration
+from fastbayes.core.picks import Picks, several
 from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation
@@ -20,7 +21,6 @@ from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
 from fastbayes.networks.search.score import FamilyScores, ScoreRule, family_score, masks_of
 from fastbayes.networks.search.structure_search import Edges, Learned, learned
-from fastbayes.scan.counting import several
 from fastbayes.scan.engine import Progress
 from fastbayes.statistics.bundle import Statistics
 
@@ -341,7 +341,9 @@ class LearnMixin(NetworkTables):
         )
         stats, wide = reading.counted_apart(data, families)
         if missing == "complete" and stats.values.missing.any():
-            rows = read_rows(data, replace(reading, columns=list(self.nodes), progress=None))
+            rows = read_rows(
+                data, replace(reading, columns=list(self.nodes), exclude=None, progress=None)
+            )
             scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
@@ -372,10 +374,11 @@ class LearnMixin(NetworkTables):
         alpha: float = 1.0,
         prior: str = "laplace",
         ess: float = 1.0,
-        columns: Sequence[str] | None = None,
+        columns: Picks = None,
+        exclude: Picks = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
-        categorical: Iterable[str | int] | None = None,
+        categorical: Picks = None,
         discretize: Any = None,
         missing: str = "complete",
         null_values: Sequence[str] | None = None,
@@ -414,14 +417,15 @@ class LearnMixin(NetworkTables):
             Of the tables, as in `fit`.
         ess
             Equivalent sample size of "bdeu", as score and as prior.
-        columns
-            Columns to read; all by default.
+        columns, exclude
+            Columns to read, all by default, and those to leave out: by names, patterns ("id_*") or
+            indices.
         sample_weight
             Name of the weight column, or (n_rows,) weights.
         domains
             {column: its values}.
         categorical
-            Names or indices of columns whose fractions are states.
+            Names, patterns or indices of columns whose fractions are states.
         discretize
             How other columns of fractions become bins, as in `fit`.
         missing
@@ -478,6 +482,7 @@ class LearnMixin(NetworkTables):
             seed=seed,
             time_limit=time_limit,
             columns=columns,
+            exclude=exclude,
             sample_weight=sample_weight,
             domains=domains,
             categorical=categorical,

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.ledger import Ledger, batch_of
+from fastbayes.core.picks import Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
@@ -25,13 +27,14 @@ from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
-from fastbayes.data.unify import unknown_column
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.known_schema import options_of, parts_of
+from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 from fastbayes.statistics.registry import wanting, with_companions
@@ -44,7 +47,9 @@ def open_labelled(
     target: Any,
     *,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
+    folds: Any = None,
+    columns: Picks = None,
+    exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
@@ -54,10 +59,11 @@ def open_labelled(
 
     Labels and weights may be names of columns or arrays alongside the data.
     """
-    names = [n for n in (target, sample_weight) if is_name(n)]
+    names = [str(n) for n in (target, sample_weight) if is_name(n)]
+    kept = [*names, *([str(folds)] if is_name(folds) else [])]
     opened = open_source(
         source,
-        columns=None if columns is None else [*dict.fromkeys([*columns, *names])],
+        columns=Selection.made(columns, exclude, kept),
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -73,11 +79,6 @@ def option_of(name: str) -> str:
     """Return how `count` is asked for a statistic."""
     named = name in inspect.signature(count).parameters
     return f"{name}=True" if named else f"statistics=[{name!r}]"
-
-
-def several(picks: Iterable[str | int] | str | int | None) -> list[str | int]:
-    """Return columns picked by name or index as a list that can be read twice."""
-    return [picks] if isinstance(picks, (str, int)) else list(picks or ())
 
 
 def with_labels(
@@ -117,12 +118,14 @@ def with_folds(
     SchemaError
         When there is no such column, or not one value for each row.
     """
-    if folds is None or isinstance(folds, Folds):
-        return opened, folds
     if isinstance(folds, (int, np.integer)):
         if isinstance(folds, bool) or folds < 2:
             raise ValueError(f"folds={folds!r}: use a whole number >= 2, a column or an array")
-        return opened, FoldsByPlace(int(folds))
+        folds = FoldsByPlace(int(folds))
+    if folds is None or isinstance(folds, Folds):
+        if folds is not None and isinstance(opened, Counter):
+            engine.folds_elsewhere(opened, folds)
+        return opened, folds
     if is_name(folds):
         if folds in taken:
             raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
@@ -170,20 +173,29 @@ def opened_to_learn(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
+    threads: int | None = None,
     on_error: OnError | None = None,
+    as_parts: bool = True,
 ) -> Opened:
-    """Open rows to be learned from; parameters as in `count`."""
+    """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
+
+    Where dates and times are taken `as_parts`, rows may be scanned for their span.
+    """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
         source,
         target,
         sample_weight=sample_weight,
-        columns=columns if columns is None else [*columns, *([folds] if is_name(folds) else [])],
+        folds=folds,
+        columns=columns,
+        exclude=exclude,
         null_values=null_values,
         types=as_given(categorical, domains),
         filesystem=filesystem,
@@ -191,19 +203,24 @@ def opened_to_learn(
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
     classes = declared_values(target)
+    fields = without_folds(opened.schema, apart)
+    features = [name for name in fields.names if name not in (target_name, weight_name)]
+    how: dict[str, Any] = {"threads": threads, "on_error": "stop" if on_error is None else "skip"}
+    parts = date_parts(opened, features, dates, **how) if as_parts else {}
     learning = partial(
         Encoder.learning,
-        without_folds(opened.schema, apart),
+        fields,
         target_name,
         weight=weight_name,
         domains={
-            **declared(source, opened, weight_name, None if apart is None else apart.column),
+            **declared(source, opened, weight_name, apart.column if apart else None, *parts),
             **({} if classes is None or target_name is None else {target_name: classes}),
             **(domains or {}),
         },
         categorical=categorical,
         missing=missing,
         null_values=null_values or (),
+        parts=parts,
     )
     return Opened(opened, target_name, weight_name, apart, learning)
 
@@ -222,11 +239,13 @@ def count(
     folds: Any = None,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     numeric: Any = "gaussian",
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -238,6 +257,7 @@ def count(
     statistics: Iterable[str] = (),
     schema: Statistics | None = None,
     update: Statistics | None = None,
+    batch: str | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
 
@@ -271,13 +291,14 @@ def count(
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
         of a row in the source, each k rows in succession falling into k folds in random order; the
-        name of a column, a fold for each of its values; or (n_rows,) values for data in memory.
+        name of a column, a fold for each of its values, which workers of `engines` count, too; or
+        (n_rows,) values for data in memory.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains
         Declared values by column name; smoothing counts them even if they never occur.
     categorical
-        Names or indices of columns to treat as categorical whatever their type.
+        Names, patterns or indices of columns to treat as categorical whatever their type.
     numeric
         How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
         "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
@@ -290,7 +311,17 @@ def count(
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
-        Columns to read besides target and weight; all by default.
+        Columns to read besides target and weight, by names, patterns ("id_*") or indices; all by
+        default.
+    exclude
+        Columns to leave out, given in the same way; no pattern stands for target or weight.
+    dates
+        {column of dates or times: its parts}: features "when.year", "when.month", "when.weekday" (1
+        is Monday), "when.hour" and "when.elapsed" (a number: days or seconds since 1970, seconds of
+        a time of day or a duration); or "number" for elapsed time alone. By default those that the
+        span of the column says, from one more scan: within a day hour and elapsed; weekday from a
+        day on, month from 60 days on, year from two years on, and hour unless all are at midnight.
+        Parts are of local time in the time zone of the column.
     null_values
         Strings that mean missing.
     filesystem
@@ -320,7 +351,11 @@ def count(
         take, so that what is counted adds to them and to all that were counted so.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
-        added. They are told by `Statistics.ledger`.
+        added. They are told by `Statistics.ledger`. With `batch` it is other rows that are added,
+        unless they are in.
+    batch
+        A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
+        ledger, by which `update` and `merge` know the rows again.
 
     Returns
     -------
@@ -370,12 +405,16 @@ def count(
             f"on_error={on_error!r}: use 'stop' or 'skip'; Files(..., on_error='skip-rows') leaves "
             "out single rows of text"
         )
+    if batch is not None and not (isinstance(batch, str) and batch):
+        raise ValueError(f"batch={batch!r}: give the rows a name, or None")
     as_before = {
         "domains": domains,
         "categorical": categorical,
         "discretize": discretize,
         "missing": missing,
         "columns": columns,
+        "exclude": exclude,
+        "dates": dates,
         "null_values": null_values,
     }
     if update is not None:
@@ -405,9 +444,12 @@ def count(
         folds=folds,
         sample_weight=sample_weight,
         filesystem=filesystem,
+        threads=threads,
         on_error=leave_out if on_error == "skip" else None,
         **as_before,
     )
+    if batch is not None and opened.versions:
+        raise DataError(f"{opened.description}: files are told without a name; leave batch out")
     encoder = learning()
     groups = None if families is None else list(families)
     joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
@@ -417,11 +459,18 @@ def count(
     names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
     if update is not None:
         names = _of_update(update, names)
-        if not isinstance(opened, FileSource):
-            raise DataError(f"{opened.description}: an update tells new rows by files; pass paths")
-        if (new := opened.without(update.ledger)) is None:
+        if batch is not None:
+            if update.ledger.of(batch_of(batch).digest) is not None:
+                return update
+        elif not isinstance(opened, FileSource):
+            raise DataError(
+                f"{opened.description}: an update tells new rows by files, or by a name; pass "
+                "paths, or name the rows (batch)"
+            )
+        elif (new := opened.without(update.ledger)) is None:
             return update
-        opened = new
+        else:
+            opened = new
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(names, "bins"):
         to_cut = encoder, discretize
@@ -476,13 +525,29 @@ def count(
         kept = None
         if keeper is not None:
             kept = keeper.counts((*job, (*names, groups, joint), _identity(encoder.schema())))
-        stats = engine.scan(opened, encoder, wanted, **how, checkpoint=kept, folds=apart)
+        stats = engine.scan(
+            opened,
+            encoder,
+            wanted,
+            **how,
+            checkpoint=kept,
+            folds=apart,
+            classless=batch is not None,
+        )
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
+    if batch is not None:
+        stats = replace(stats, ledger=Ledger([batch_of(batch)]))
     return stats if update is None else update + stats
 
 
 def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:
     """Return the statistics to count, which are those that are held."""
+    if not update.ledger:
+        raise DataError(
+            "the statistics to update do not say which files or batches they were counted from: "
+            "their rows were in memory and have no name, or an earlier version wrote them; count "
+            "anew"
+        )
     usual = {"values", "moments"}
     if lacking := [name for name in names if name not in usual | {*update.parts}]:
         raise SchemaError(
@@ -508,6 +573,7 @@ def _identity(schema: Schema) -> tuple[Any, ...]:
             f.kind,
             f.values.to_pylist() if f.declared and f.values is not None else None,
             None if f.cuts is None else f.cuts.tolist(),
+            *(() if f.part is None else [f.part.to_json()]),
         )
         for f in schema.features
     ]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from fastbayes.core.domains import checked_cuts, described, same_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema
+from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Book, Encoder
 
@@ -88,6 +89,7 @@ class DensitySpec:
             if name not in known:
                 raise SchemaError(
                     f"numeric: there is no column {name!r}; the numeric columns are {known}"
+                    f"{did_you_mean(name, known)}"
                 )
 
     def check_counted(self, schema: Schema) -> None:
@@ -174,7 +176,7 @@ class DensitySpec:
 def _kind(given: Any, what: str) -> str:
     if not isinstance(given, str) or given not in KINDS:
         raise ValueError(
-            f"{what}={given!r}: use one of {KINDS}, or {{column: one of these or cut points}}"
+            f"{what}={given!r}: give {{column: kind or cut points}}, or {use_one_of(given, KINDS)}"
         )
     return given
 

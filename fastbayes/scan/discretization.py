@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -30,6 +30,7 @@ from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
 from fastbayes.scan.engine import encoded_blocks, resolved_threads
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
+from fastbayes.statistics.folded import arrays_of
 
 
 def numeric_cuts(
@@ -104,7 +105,7 @@ def numeric_cuts(
         own = _encoder(encoder, some)
         if isinstance(share.source, Counter):
             request = Cutting(own, some, on_error)
-            learner, values = share.source.run(request, given_threads, progress).value
+            (learner,), values = share.source.run(request, given_threads, progress).value
             classes = _order(values)
         else:
             keeping = None
@@ -148,7 +149,7 @@ def cuts_without_folds(
     order, _ = folds.names()
     given = {name: how for name, how in asked.items() if name not in learned}
     cuts: list[dict[str, Any]] = [dict(given) for _ in order]
-    threads = resolved_threads(threads)
+    given_threads, threads = threads, resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
     for some, share in _groups(
         *(source, encoder, learned, threads, memory_limit),
@@ -156,8 +157,14 @@ def cuts_without_folds(
         copies=3 * len(order),
     ):
         own = _encoder(encoder, some)
-        rests = _without_each(_scan(share, own, some, "stop", progress, folds), some)
-        classes = _classes(own)
+        if isinstance(share.source, Counter):
+            request = Cutting(own, some, folds=folds)
+            learners, values = share.source.run(request, given_threads, progress).value
+            classes = _order(values)
+        else:
+            learners = _scan(share, own, some, "stop", progress, folds)
+            classes = _classes(own)
+        rests = _without_each(learners, some)
         jobs = [(fold, name) for fold in range(len(order)) for name in some]
         points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
         found = share.in_order(lambda cut: cut(), points)
@@ -198,11 +205,11 @@ def _order(classes: pa.Array | None) -> NDArray[np.intp]:
 class CutSketches(NamedTuple):
     """What rows say of columns that are to be cut.
 
-    learner  their values
-    classes  the values of the classes, by their codes; None without classes
+    learners  their values in each fold, of all rows without folds
+    classes   the values of the classes, by their codes; None without classes
     """
 
-    learner: CutLearner
+    learners: list[CutLearner]
     classes: pa.Array | None
 
 
@@ -218,53 +225,64 @@ class Cutting(ScanRequest[CutSketches]):
         How each of them is cut.
     on_error
         As in `numeric_cuts`.
+    folds
+        As in `cuts_without_folds`.
     """
 
     encoder: Encoder
     learned: dict[str, Method]
     on_error: str = "stop"
-
-    @property
-    def whole(self) -> bool:
-        """Whether every row is read."""
-        return self.on_error == "stop"
+    folds: Folds | None = None
 
     def count(self, rows: Source, threads: int | None) -> Partial[CutSketches]:
         """Return what rows say."""
         own, done = copy.deepcopy(self.encoder), [0]
-        names = {*self.learned, own.weight, None if own.target is None else own.target.name}
+        beside = None if self.folds is None else self.folds.column
+        target = None if own.target is None else own.target.name
+        names = {*own.columns, own.weight, target, beside}
         if self.on_error == "stop":
             rows = rows.only([name for name in rows.schema.names if name in names])
         share = ReadShare.within(rows, resolved_threads(threads), None)
-        (learner,) = _scan(share, own, self.learned, self.on_error, done.append)
+        learners = _scan(share, own, self.learned, self.on_error, done.append, self.folds)
         classes = None if own.target is None else own.target.values()
-        return Partial(sum(done), CutSketches(learner, classes))
+        return Partial(sum(done), CutSketches(learners, classes))
+
+    def _begun(self) -> list[CutLearner]:
+        n_folds = 1 if self.folds is None else len(self.folds.names()[0])
+        return [CutLearner(self.learned) for _ in range(n_folds)]
 
     def zero(self) -> CutSketches:
         """Return what no rows say."""
         target = self.encoder.target
-        return CutSketches(CutLearner(self.learned), None if target is None else target.values())
+        return CutSketches(self._begun(), None if target is None else target.values())
 
     def add(self, a: CutSketches, b: CutSketches) -> CutSketches:
         """Return what the rows of both say, with the classes of both."""
-        total = CutLearner(self.learned)
-        book = copy.deepcopy(self.encoder.target)
+        total, book = self._begun(), copy.deepcopy(self.encoder.target)
         for part in (a, b):
-            total.take(part.learner.arrays(), _codes_of(part.classes, book))
+            codes = _codes_of(part.classes, book)
+            for mine, theirs in zip(total, part.learners, strict=True):
+                mine.take(theirs.arrays(), codes)
         return CutSketches(total, None if book is None else book.values())
 
     def to_bytes(self, value: CutSketches) -> bytes:
         """Return the bytes of what rows say."""
         classes = {} if value.classes is None else {"classes": value.classes}
-        return files.to_bytes({"kind": "cuts"}, {**value.learner.arrays(), **classes})
+        arrays = {
+            f"{fold}.{name}": array
+            for fold, learner in enumerate(value.learners)
+            for name, array in learner.arrays().items()
+        }
+        return files.to_bytes({"kind": "cuts"}, {**arrays, **classes})
 
     def from_bytes(self, data: bytes) -> CutSketches:
         """Return what the bytes say."""
         _, arrays = files.from_bytes(data, f"{len(data):,} bytes")
-        learner, classes = CutLearner(self.learned), arrays.pop("classes", None)
+        learners, classes = self._begun(), arrays.pop("classes", None)
         codes = np.arange(1 if classes is None else len(classes), dtype=np.uint32)
-        learner.take(arrays, codes)
-        return CutSketches(learner, classes)
+        for fold, learner in enumerate(learners):
+            learner.take(arrays_of(arrays, f"{fold}."), codes)
+        return CutSketches(learners, classes)
 
 
 def _codes_of(classes: pa.Array | None, book: Codebook | None) -> NDArray[np.unsignedinteger]:
@@ -361,7 +379,7 @@ def _check(source: Source, encoder: Encoder, learned: dict[str, Method]) -> None
         )
 
 
-def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
+def _encoder(encoder: Encoder, learned: Iterable[str]) -> Encoder:
     book = encoder.target
     target = None
     if book is not None:
@@ -369,7 +387,8 @@ def _encoder(encoder: Encoder, learned: dict[str, Method]) -> Encoder:
         target = Codebook(
             book.name, book.kind, known, fixed=book.fixed, null_values=book.null_values
         )
-    features = [(Feature(name, "numeric"), None) for name in learned]
+    parts = {f.name: f.part for f, _ in encoder.features}
+    features = [(Feature(name, "numeric", part=parts.get(name)), None) for name in learned]
     return Encoder(features, target, template=encoder.template, weight=encoder.weight)
 
 
@@ -399,7 +418,7 @@ def _groups(
     need = copies * bytes_needed(math.inf if rows is None else rows, FEW_ROWS, weighted=weighted)
 
     def share(some: list[str]) -> ReadShare:
-        taken = {*some, *known}
+        taken = {*_encoder(encoder, some).columns, *known}
         read = source if whole else source.only([n for n in source.schema.names if n in taken])
         return ReadShare.within(read, threads, limit, need * len(some))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,32 @@ def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | No
     bins = [(f, book) for f, book in binned.features if f.name in numeric]
     return Encoder(
         [*plain.features, *bins], plain.target, template=plain.template, weight=plain.weight
+    )
+
+
+# What bins of columns that stand once more as numbers are called where names must be distinct.
+_BINS = "\0 in bins"
+
+
+def named_apart(stats: Statistics) -> Statistics:
+    """Return statistics in which columns that were counted both ways have a name for either."""
+    numeric = {f.name for f in stats.schema.numeric}
+    return _renamed(stats, lambda f: f.name + _BINS * (f.name in numeric and f.cuts is not None))
+
+
+def named_alike(stats: Statistics) -> Statistics:
+    """Return statistics with the names that they had before `named_apart`."""
+    return _renamed(stats, lambda f: f.name.removesuffix(_BINS))
+
+
+def _renamed(stats: Statistics, name: Callable[[Feature], str]) -> Statistics:
+    names = [name(feature) for feature in stats.schema.features]
+    if names == list(stats.schema.names):
+        return stats
+    features = zip(stats.schema.features, names, strict=True)
+    schema = replace(stats.schema, features=tuple(replace(f, name=new) for f, new in features))
+    return replace(
+        stats, schema=schema, folds=tuple(replace(f, schema=schema) for f in stats.folds)
     )
 
 
@@ -84,34 +110,49 @@ class Views:
             folds=tuple(self.counted(fold, bins=bins) for fold in stats.folds),
         )
 
-    def batches(self, *, bins: bool) -> Callable[[Batch], Batch] | None:
-        """Return a function that gives the columns of one way out of a batch; None for all."""
+    def batches(self, *, bins: bool) -> OneWay | None:
+        """Return what gives the columns of one way out of a batch; None for all."""
         if not self.twice:
             return None
         schema = self.bins if bins else self.numbers
         place = np.full(len(self.both.categorical), -1)
         taken = schema.alignment(self.both).categorical
         place[taken] = np.arange(len(taken))
+        return OneWay(place, taken, bins)
 
-        def one_way(batch: Batch) -> Batch:
-            return replace(
-                batch,
-                codes=tuple(
-                    group._replace(features=place[group.features[kept]], sizes=group.sizes[kept])
-                    if kept.all()
-                    else group._replace(
-                        features=place[group.features[kept]],
-                        codes=group.codes[kept],
-                        sizes=group.sizes[kept],
-                    )
-                    for group in batch.codes
-                    if (kept := _kept(place, group.features)).any()
-                ),
-                missing=batch.missing[taken],
-                numeric=() if bins else batch.numeric,
-            )
 
-        return one_way
+@dataclass(frozen=True)
+class OneWay:
+    """Gives the columns of one way out of a batch.
+
+    place  (n_categorical,) where each column of the batch goes, -1 for nowhere
+    taken  the columns that are taken, in their new order
+    bins   whether numeric columns are bins
+    """
+
+    place: NDArray[np.int64]
+    taken: NDArray[np.int64]
+    bins: bool
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the columns of a batch."""
+        place = self.place
+        return replace(
+            batch,
+            codes=tuple(
+                group._replace(features=place[group.features[kept]], sizes=group.sizes[kept])
+                if kept.all()
+                else group._replace(
+                    features=place[group.features[kept]],
+                    codes=group.codes[kept],
+                    sizes=group.sizes[kept],
+                )
+                for group in batch.codes
+                if (kept := _kept(place, group.features)).any()
+            ),
+            missing=batch.missing[self.taken],
+            numeric=() if self.bins else batch.numeric,
+        )
 
 
 def _kept(place: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -14,16 +14,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core import files
 from fastbayes.core.allocators import release
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
+from fastbayes.core.text_tables import size
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
 from fastbayes.core.threads import resolved_threads as resolved_threads
 from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
-from fastbayes.data.folds import Folds
+from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.order import sorted_values
 from fastbayes.data.segments import SEGMENT_BLOCKS, LateNumbers, Rows, Segment, Source
 from fastbayes.kernels import dispatch
@@ -40,7 +42,8 @@ from fastbayes.scan.budget import (
 )
 from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import KeptCounts, Progressed
-from fastbayes.scan.fold_statistics import Crossing
+from fastbayes.scan.dual_encoding import named_alike, named_apart
+from fastbayes.scan.fold_statistics import Crossing, with_folds_of
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 from fastbayes.scan.request import Progress as Progress
 from fastbayes.statistics.base import Room, Statistic
@@ -286,13 +289,21 @@ def scan(
     wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     check_limit(memory_limit)
     if isinstance(source, Counter):
-        if encoder.keep_unlabelled or folds is not None or checkpoint is not None:
+        if encoder.keep_unlabelled or checkpoint is not None:
+            kept_here = "a checkpoint" if checkpoint is not None else "unlabelled='em'"
             raise DataError(
-                f"{source.description}: workers read its rows, and keep no rows without a class, "
-                "no folds and no checkpoint; pass the paths themselves"
+                f"{source.description}: workers read its rows, and {kept_here} needs them here; "
+                "pass the paths themselves, or what the frame computes to"
             )
         request = Counting(encoder, wanted, memory_limit, on_error)
-        rows, stats = source.run(request, threads, progress)
+        if folds is None:
+            rows, stats = source.run(request, threads, progress)
+        else:
+            by_column = folds_elsewhere(source, folds)
+            rows, known = source.run(CountingFolds(request, by_column), threads, progress)
+            by_column.know(known.values)
+            stats = known.statistics
+        stats = named_alike(stats)
         _check_classes(encoder, rows, stats.dropped_rows, classless=classless)
         return stats
     kept = None if checkpoint is None else checkpoint.load()
@@ -309,6 +320,16 @@ def scan(
     for part, share in runs:
         budget.besides = besides + share.charged + sum(total.nbytes for _, total in totals)
         budget.copies, budget.missing = share.threads + 1, None
+        logger.debug(
+            "plan: count %s of %d columns of %s on %d threads, reading takes about %s",
+            *(
+                ", ".join(wanted).replace("_", " "),
+                len(part.features),
+                source.description,
+                share.threads,
+            ),
+            size(share.held),
+        )
         if totals:  # what other columns were decoded to is no use any more
             release()
         before, counted = (
@@ -332,6 +353,8 @@ def scan(
     files = (file for file in source.ledger() if file.path not in counted.lost)
     provenance = (*result.provenance, *source.left_out())
     result = replace(result, ledger=Ledger(files), provenance=provenance)
+    for file in result.ledger if logger.isEnabledFor(logging.DEBUG) else ():
+        logger.debug("read %s, %s", file.path, size(file.size))
     if checkpoint is not None:
         checkpoint.save(Progressed(0, counted.rows, result, complete=True))
     return result
@@ -363,15 +386,20 @@ class OfStatistics(ScanRequest[Statistics]):
 
 @dataclass(frozen=True)
 class Counting(OfStatistics):
-    """Statistics of rows; arguments as those of `scan`, with an encoder that has met no rows."""
+    """Statistics of rows; arguments as those of `scan`, with an encoder that has met no rows.
+
+    A column that is counted both ways has a name for either: see `named_apart`.
+    """
 
     encoder: Encoder
     wanted: Wanted
     memory_limit: int | None = None
     on_error: str = "stop"
 
-    def count(self, rows: Source, threads: int | None) -> Partial[Statistics]:
-        """Return the statistics of rows, sorted like those of all."""
+    def count(
+        self, rows: Source, threads: int | None, folds: Folds | None = None
+    ) -> Partial[Statistics]:
+        """Return the statistics of rows, sorted like those of all; those of their folds, too."""
         done: list[int] = []
         found = scan(
             rows,
@@ -382,14 +410,70 @@ class Counting(OfStatistics):
             progress=done.append,
             on_error=self.on_error,
             classless=True,
+            folds=folds,
         )
-        return Partial(sum(done), found)
+        return Partial(sum(done), named_apart(found))
 
     def zero(self) -> Statistics:
         """Return the statistics of no rows."""
         encoder = copy.deepcopy(self.encoder)
         parts = GrowingStatistics(self.wanted, weighted=encoder.weight is not None)
-        return _finished(encoder, [(encoder, parts)], 0, [])
+        return named_apart(_finished(encoder, [(encoder, parts)], 0, []))
+
+
+class CountedFolds(NamedTuple):
+    """Statistics with those of their folds, and the value of the column that each fold is of."""
+
+    statistics: Statistics
+    values: pa.Array
+
+
+@dataclass(frozen=True)
+class CountingFolds(ScanRequest[CountedFolds]):
+    """Statistics of rows, and of their folds by a column; shares may have folds of their own."""
+
+    counting: Counting
+    folds: FoldsByColumn
+
+    def count(self, rows: Source, threads: int | None) -> Partial[CountedFolds]:
+        """Return the statistics of rows and of their folds."""
+        folds = copy.deepcopy(self.folds)
+        n_rows, found = self.counting.count(rows, threads, folds)
+        return Partial(n_rows, CountedFolds(found, folds.ordered()))
+
+    def zero(self) -> CountedFolds:
+        """Return the statistics of no rows, without folds."""
+        return CountedFolds(self.counting.zero(), self.folds.ordered()[:0])
+
+    def add(self, a: CountedFolds, b: CountedFolds) -> CountedFolds:
+        """Return the statistics of both, with the folds of both."""
+        folds = copy.deepcopy(self.folds)
+        for part in (a, b):
+            folds.know(part.values)
+        together = [with_folds_of(*part, folds) for part in (a, b)]
+        return CountedFolds(together[0] + together[1], folds.ordered())
+
+    def to_bytes(self, value: CountedFolds) -> bytes:
+        """Return the bytes of statistics and values."""
+        header, arrays = value.statistics.state()
+        return files.to_bytes({"kind": "folds", **header}, {**arrays, "fold_values": value.values})
+
+    def from_bytes(self, data: bytes) -> CountedFolds:
+        """Return the statistics and values whose bytes these are."""
+        origin = f"{len(data):,} bytes"
+        header, arrays = files.from_bytes(data, origin)
+        values = arrays.pop("fold_values")
+        return CountedFolds(Statistics.from_state(header, arrays, origin), values)
+
+
+def folds_elsewhere(source: Counter, folds: Folds) -> FoldsByColumn:
+    """Return folds of rows that workers read; DataError where the place of a row tells its fold."""
+    if isinstance(folds, FoldsByColumn):
+        return folds
+    raise DataError(
+        f"{source.description}: workers read its rows, which have no numbers, so folds by place "
+        "cannot be told: name a column of folds, or pass the paths themselves"
+    )
 
 
 def _tables_of_whole(encoder: Encoder, wanted: Wanted) -> int | None:
@@ -426,7 +510,7 @@ def _runs(
         parts = [encoder.part(m * k // n, m * (k + 1) // n) for k in range(n)]
         found = []
         for part in parts:
-            names = {*(f.name for f, _ in part.features), *beside}
+            names = {*part.columns, *beside}
             some = source.only([name for name in source.schema.names if name in names])
             taken = ReadShare.within(some, threads, limit, counts, encoded_width(part))
             # Of text, fewer columns take no less.

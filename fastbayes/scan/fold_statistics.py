@@ -17,7 +17,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.data.encode import MAX_CLASSES
-from fastbayes.data.folds import Folds
+from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.segments import Segment
 from fastbayes.statistics import Statistic
 from fastbayes.statistics.bundle import Statistics
@@ -148,6 +148,19 @@ def others(stats: Statistics, fold: int) -> Statistics:
     return Statistics(stats.schema, parts)
 
 
+def with_folds_of(stats: Statistics, values: pa.Array, folds: FoldsByColumn) -> Statistics:
+    """Return statistics with all folds that are known; those of other rows are empty.
+
+    `values` are those of the folds that the statistics have.
+    """
+    to = stats.schema.alignment(stats.schema)
+    none = to._replace(classes=np.full(len(to.classes), -1))
+    empty = Statistics(stats.schema, {name: part.take(none) for name, part in stats.parts.items()})
+    found = dict(zip(values.to_pylist(), stats.folds, strict=True))
+    together = tuple(found.get(value, empty) for value in folds.ordered().to_pylist())
+    return replace(stats, folds=together, fold_names=folds.names()[1])
+
+
 def training(stats: Statistics) -> list[Statistics]:
     """Return the statistics without each fold.
 
@@ -179,6 +192,8 @@ def fold_positions(
     """Yield each fold that occurs, by its place in the order, with the positions of its rows."""
     place = np.empty(max(order, default=-1) + 1, np.int64)
     place[list(order)] = np.arange(len(order))
+    if codes.max(initial=-1) >= len(place):
+        raise DataError("there are folds that were not counted: the rows changed; count again")
     folds = place[codes]
     sorted_ = np.argsort(folds, kind="stable")
     for fold, rows in enumerate(

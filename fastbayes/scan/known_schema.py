@@ -17,6 +17,8 @@ DEFAULTS: dict[str, Any] = {
     "discretize": "mdl",
     "missing": "marginalize",
     "columns": None,
+    "exclude": None,
+    "dates": None,
     "null_values": None,
 }
 
@@ -46,7 +48,9 @@ def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
         ],
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,
-        "columns": list(schema.names),
+        "columns": list(schema.columns),
+        "exclude": None,
+        "dates": schema.parts,
         "null_values": list(schema.null_values),
     }
 

@@ -7,9 +7,9 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +29,27 @@ from fastbayes.scan.request import Counter, Partial, ScanRequest
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
-U = TypeVar("U")
+# What a pass gives of a batch and the weights of its rows.
+OfBatch = Callable[[Batch, "Floats | None"], Any]
 
 logger = logging.getLogger("fastbayes")
 
 
 def rereadable(source: Source) -> Source:
     """Return a source that can be read again: of a stream, its rows in memory."""
-    if source.rereadable:
-        return source
+    return source if source.rereadable else open_source(in_memory(source))
+
+
+def in_memory(source: Source) -> pa.Table:
+    """Return all rows of a source as a table."""
     parts = [
-        pa.Table.from_batches([block])
+        pa.Table.from_batches([block]) if isinstance(block, pa.RecordBatch) else block
         for segment in source.segments(BLOCK_ROWS)
         for block in segment.batches()
     ]
     if not parts:
-        return open_source(source.schema.empty_table())
-    return open_source(pa.concat_tables(parts, promote_options="permissive"))
+        return source.schema.empty_table()
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 @dataclass(frozen=True)
@@ -90,22 +94,20 @@ class Reading:
         encoder.expect(self.source.n_rows)
         return encoder
 
-    def each(
-        self, gradient: Any, run: Callable[[Any], Any]
-    ) -> Iterator[list[tuple[Any, int, float]]]:
+    def each(self, run: OfBatch) -> Iterator[list[tuple[Any, int, float]]]:
         """Yield what a pass returns of the blocks of each segment, their rows and weight."""
         encoder = self.encoder()
 
         def one(segment: Segment) -> list[tuple[Any, int, float]]:
             return [
-                (run(gradient.packed(batch, weight)), batch.n_rows, _total(batch, weight))
+                (run(batch, weight), batch.n_rows, _total(batch, weight))
                 for batch, weight in self.batches(encoder, segment)
                 if batch.n_rows
             ]
 
         yield from engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads)
 
-    def passed(self, run: Pass) -> PassSums:
+    def passed(self, run: Travelling) -> PassSums:
         """Return the sums of all rows in one reading, wherever they are."""
         if isinstance(self.source, Counter):
             known = self.schema, self.layout, self.target, self.weight, self.class_weight
@@ -114,7 +116,7 @@ class Reading:
         gradient = dispatch.load("gradient", rows).Gradient(self.layout)
         found, n, total = None, 0, 0.0
         for part, rows_of_part, weight in itertools.chain.from_iterable(
-            self.each(gradient, run.of(gradient))
+            self.each(run.of(gradient))
         ):
             part = part if isinstance(part, tuple) else (part,)
             found = part if found is None else _added(found, part)
@@ -176,16 +178,28 @@ class PackedRows:
         return sum(part.nbytes for part in self.held or ())
 
 
+class Travelling(Protocol):
+    """A pass over rows, that may be pickled, to be made where they are."""
+
+    def of(self, gradient: Any) -> OfBatch:
+        """Return what it gives of a batch and its weights, by the passes of a `Gradient`."""
+        ...
+
+
+def over_packed(gradient: Any, run: Callable[[Any], Any]) -> OfBatch:
+    """Return a pass over batches that packs each for a pass over packed rows."""
+    return lambda batch, weight: run(gradient.packed(batch, weight))
+
+
 class Pass(NamedTuple):
     """A pass over rows that travels: which method of a `Gradient` makes it, and of what."""
 
     name: str
     arguments: tuple[Floats, ...]
 
-    def of(self, gradient: Any) -> Callable[[Any], Any]:
+    def of(self, gradient: Any) -> OfBatch:
         """Return the pass where the rows are."""
-        made: Callable[[Any], Any] = getattr(gradient, self.name)(*self.arguments)
-        return made
+        return over_packed(gradient, getattr(gradient, self.name)(*self.arguments))
 
 
 class TravellingGradient:
@@ -231,7 +245,7 @@ class Passing(ScanRequest[PassSums]):
     target: str
     weight: str | None
     class_weight: Floats | None
-    run: Pass
+    run: Travelling
 
     def count(self, rows: Source, threads: int | None) -> Partial[PassSums]:
         """Return the sums of rows."""
@@ -283,6 +297,10 @@ class RowsElsewhere(PackedRows):
 
     def sums(self, run: Any) -> Any:
         """Return what a pass gives of all rows."""
+        return self.passed(run)
+
+    def passed(self, run: Travelling) -> Any:
+        """Return what a pass gives of all rows, in a reading of its own."""
         assert self.reading is not None
         self.passes += 1.0
         found = self.reading.passed(run).found
@@ -358,7 +376,10 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     if held is None:
         logger.info("packed rows would take over %d bytes: they are read in every pass",
                     int(reading.limit))  # fmt: skip
-        scan = partial(reading.each, gradient)
+
+        def scan(run: Callable[[Any], Any]) -> Iterator[list[tuple[Any, int, float]]]:
+            return reading.each(over_packed(gradient, run))
+
     rows = PackedRows(gradient, held, total, n, reading.threads, scan)
     return [*_samples(reading, gradient, sample, steps, total), rows]
 

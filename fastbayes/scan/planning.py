@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,8 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import default_kind
 from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place
 from fastbayes.data.source import open_source
@@ -150,9 +152,11 @@ def plan(
     numeric: Any = "gaussian",
     discretize: Any = "mdl",
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -180,11 +184,11 @@ def plan(
     domains
         Declared values by column name.
     categorical
-        Names or indices of columns to treat as categorical.
+        Names, patterns or indices of columns to treat as categorical.
     sample_weight
         Name of the weight column, or weights.
-    columns
-        Columns to read.
+    columns, exclude, dates
+        As in `count`; of dates and times that are not named all parts are planned.
     null_values
         Strings that mean missing.
     filesystem
@@ -228,12 +232,15 @@ def plan(
         null_values=null_values,
         filesystem=filesystem,
     )
-    opened, target_name, weight_name, _, learning = opening(columns=columns)
+    opened, target_name, weight_name, *_ = opening(columns=columns, exclude=exclude, as_parts=False)
     if not opened.rereadable:
         raise SchemaError(f"{opened.description} can be read only once; plan with a table or path")
     names = [n for n in opened.schema.names if n not in (target_name, weight_name)]
-    if unusable := _unusable(opened.schema, names):
-        opened, *_, learning = opening(columns=[n for n in names if n not in unusable])
+    held = {n: kind for n in names if (kind := holds(opened.schema.field(n).type)) is not None}
+    unusable = _unusable(opened.schema, [n for n in names if n not in held])
+    every = {n: PARTS[kind] for n, kind in held.items()}
+    usable = [n for n in names if n not in unusable]
+    opened, *_, learning = opening(columns=usable, dates={**every, **(dates or {})})
     encoder = learning()
     kinds = DensitySpec(numeric)
     named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}

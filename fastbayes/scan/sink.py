@@ -172,7 +172,12 @@ def predict_to(
     schema = schema_of(model, "predict_to")
     copied = None if keys is None else list(keys)
     opened, rest = open_for(
-        schema, source, also=copied or (), rest=copied is None, filesystem=filesystem
+        schema,
+        source,
+        also=copied or (),
+        rest=copied is None,
+        lenient=takes_absent(model),
+        filesystem=filesystem,
     )
     if copied is not None:
         log_rest(rest, opened.description)
@@ -207,9 +212,11 @@ def predict_to(
     if parts:
         with atomic_directory(path, force=force) as folder:
             total = _written_parts(predicting, opened, folder, path, threads, progress)
+            opened.check_unchanged()
     else:
         with atomic(path, force=force) as temporary:
             total = _written_file(predicting, opened, temporary, threads, progress)
+            opened.check_unchanged()
     n_rows, prior_rows, *unseen = total.tolist()
     names = [f.name for f in schema.categorical]
     found = {name: n for name, n in zip(names, unseen, strict=True) if n}
@@ -499,6 +506,25 @@ def schema_of(model: Any, job: str) -> Any:
             "reads bare arrays: use its predict"
         )
     return model.schema_
+
+
+def takes_absent(model: Any) -> bool:
+    """Return whether a column that is not there at predict is missing in all rows.
+
+    Raises
+    ------
+    SchemaError
+        When it would be a category of its own.
+    """
+    fitted = getattr(model, "model_", model)  # that of a meta-estimator
+    lenient: bool = getattr(fitted, "missing_columns", "error") == "marginalize"
+    refuse(
+        lenient and model.schema_.missing == "category",
+        "missing_columns='marginalize' goes with missing='marginalize': a missing value is a "
+        "category of the model",
+        SchemaError,
+    )
+    return lenient
 
 
 def log_rest(names: list[str], description: str) -> None:

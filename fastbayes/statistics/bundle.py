@@ -72,8 +72,9 @@ class Statistics:
     fold_names
         A name for each fold.
     ledger
-        The files that were counted, their row groups and how often; ignored by `==`. It adds,
-        subtracts and scales with the counts; `merge` holds it against others.
+        The files that were counted, their row groups and how often, and the names of batches
+        (`count(batch=)`); ignored by `==`. It adds, subtracts and scales with the counts; `merge`
+        holds it against others.
 
     Examples
     --------

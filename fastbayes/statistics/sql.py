@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastbayes.core.errors import FastBayesError, SchemaError, refuse
+from fastbayes.core.suggestions import use_one_of
 
 # Dialects, and whose grammar sqlglot writes them in.
 DIALECTS = {
@@ -99,7 +100,7 @@ def sql_counts(
     >>> fb.Statistics.from_table(duckdb.sql(query), target="delayed")  # doctest: +SKIP
     """
     if dialect not in DIALECTS:
-        raise ValueError(f"dialect={dialect!r}: use one of {[*DIALECTS]}")
+        raise ValueError(f"dialect={dialect!r}: {use_one_of(dialect, DIALECTS)}")
     types = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, "string")
     _check([*columns], types, target, pairs=pairs, text=isinstance(columns, str))
     try:

@@ -387,6 +387,7 @@ class Calibrated(TableRows, Iterative):
     _contributions: Any = property(attrgetter("model_._contributions"))
     _explained: Any = property(attrgetter("model_._explained"))
     _feature_names: Any = property(attrgetter("model_._feature_names"))
+    _column_table: Any = property(attrgetter("model_._column_table"))
     _drawn: Any = property(attrgetter("model_._drawn"))
     _target_column: Any = property(attrgetter("model_._target_column"))
 

@@ -16,13 +16,12 @@ from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.evaluation.calibrate.posterior_maps import Scan
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Parts,
     domains_of,
     fitted_without_folds,
-    parts_of,
     scores,
 )
 from fastbayes.models.estimator.log_space import Floats, normalise, row_max
@@ -103,11 +102,10 @@ def held_out(
             logger.info("held out by k-fold: %s", error)
         else:
             schema, n_classes = model.schema_, len(model.schema_.classes)
-            encoder = Encoder.applying_to(schema, source.schema, target=target, weight=weight)
-            encoder.expect(source.n_rows)
             alone = [LogPosteriors(scorer)]
             limits = model.threads, model.memory_limit
-            scan = scan_of(source, parts_of(encoder), alone, n_classes, *limits)
+            encoding = RowEncoding([schema], target, weight)
+            scan = scan_of(source, encoding, alone, n_classes, *limits)
             return HeldOut("leave_one_out", scorer.fixed, scan)
     return by_folds(model, source, target, weight, folds)
 
@@ -123,9 +121,10 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         domains=domains_of(schema, target),
         categorical=[f.name for f in schema.categorical if f.cuts is None],
         missing=model._counts_missing,
+        parts=schema.parts,
     )
     source, apart = with_folds(source, FoldsByPlace(folds))
-    models, _, parts = fitted_without_folds(
+    models, _, encoding = fitted_without_folds(
         partial(_fresh, model),
         Opened(source, target, weight, apart, learning),
         model.threads,
@@ -134,7 +133,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
 
     each = [LogPosteriors(Fitted(fitted)) for fitted in models]
     limits = model.threads, model.memory_limit
-    scan = scan_of(source, parts, each, len(schema.classes), *limits)
+    scan = scan_of(source, encoding, each, len(schema.classes), *limits)
     return HeldOut("k_fold", ("schema",), scan)
 
 
@@ -145,7 +144,7 @@ def _fresh(model: Any) -> Any:
 
 def scan_of(
     source: Any,
-    parts: Parts,
+    encoding: RowEncoding,
     scorers: list[LogPosteriors],
     n_classes: int,
     threads: int | None,
@@ -157,7 +156,7 @@ def scan_of(
     def scan(summary: Callable[[], Any]) -> Any:
         contestant = Contestant(classes, scorers, summary=summary)
         (score,), _ = scores(
-            source, parts, [contestant], threads=threads, memory_limit=memory_limit
+            source, encoding, [contestant], threads=threads, memory_limit=memory_limit
         )
         total = summary()
         for part in score.evaluators:

@@ -74,6 +74,15 @@ class RowSums:
         for name in self._names:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums as named arrays, which `take` adds to others."""
+        return {name: np.asarray(getattr(self, name)) for name in self._names}
+
+    def take(self, arrays: Mapping[str, Any]) -> None:
+        """Add the rows of the arrays of such sums."""
+        for name in self._names:
+            setattr(self, name, getattr(self, name) + arrays[name])
+
     def _add(self, rows: PosteriorRows) -> None:
         raise NotImplementedError
 
@@ -99,6 +108,15 @@ class RowBuffer(RowSums):
         for part in other._parts:
             self._add(part)
         self.complete &= other.complete
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the rows as named arrays, which `take` adds to others."""
+        return {**self.rows()._asdict(), "complete": np.array(self.complete)}
+
+    def take(self, arrays: Mapping[str, Any]) -> None:
+        """Add the rows of such arrays, which come after these."""
+        self._add(PosteriorRows(*(arrays[name] for name in PosteriorRows._fields)))
+        self.complete &= bool(arrays["complete"])
 
     def rows(self) -> PosteriorRows:
         """Return all rows that were kept, in order."""

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import ShortRepr, aligned
 from fastbayes.evaluation.intervals import Interval, mean_interval
 from fastbayes.evaluation.plots import figure, written
@@ -106,7 +107,7 @@ class LearningCurve(ShortRepr):
         """
         check_metric(metric)
         if model not in self.models:
-            raise ValueError(f"there is no model {model!r}; there are {list(self.models)}")
+            raise ValueError(f"there is no model {model!r}: {use_one_of(model, self.models)}")
         found: Floats = getattr(self, metric)[self.models.index(model)]
         return found
 
@@ -287,7 +288,7 @@ def _limits(means: Floats, ends: Floats) -> tuple[float, float]:
 def check_metric(metric: str) -> None:
     """Raise ValueError where there is no such metric."""
     if metric not in METRICS:
-        raise ValueError(f"metric={metric!r}: use one of {', '.join(map(repr, METRICS))}")
+        raise ValueError(f"metric={metric!r}: {use_one_of(metric, METRICS)}")
 
 
 def _known(values: Floats) -> pa.Array:

@@ -1,4 +1,4 @@
-"""`fit_source`: a model from data that are read as `count` reads them."""
+"""`fit`: a model without a choice; `fit_source`: a given one, of data as `count` reads them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,76 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Source
-from fastbayes.data.unify import unknown_column
+from fastbayes.evaluation.calibrate.blend import Blend
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
+from fastbayes.models.estimator.inputs import is_array
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.engine import Progress
+
+
+def fit(
+    source: Any,
+    target: Any,
+    *,
+    sample_weight: Any = None,
+    null_values: Sequence[str] | None = None,
+    filesystem: Any = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Blend:
+    """Learn a classifier without choosing one: a `Blend` of several, weighted by held-out rows.
+
+    Parameters
+    ----------
+    source
+        As in `fastbayes.count`, to be read several times.
+    target
+        Name of the class column or (n_rows,) labels. Rows without a class are left out.
+    sample_weight
+        Name of the weight column, or (n_rows,) weights.
+    null_values, filesystem
+        As in `fastbayes.count`.
+    progress
+        Called with the number of rows done since the last call, in every scan.
+    **options
+        Parameters of `Blend`, such as `members`, `exclude` and `memory_limit`.
+
+    Returns
+    -------
+    Blend
+        The fitted model; `members_` says what it is made of, `log_loss_` how good it is.
+
+    Raises
+    ------
+    DataError
+        When the data cannot be used, or no member can be fitted to them.
+    SchemaError
+        When the source can be read only once.
+    TypeError
+        When an option is no parameter of `Blend`.
+
+    Examples
+    --------
+    >>> import fastbayes as fb
+    >>> sky, play = list("ssrrsrsr") * 9, list("yynnynny") * 9
+    >>> model = fb.fit({"sky": sky, "play": play}, "play")
+    >>> model.predict({"sky": ["s", "r"]})
+    array(['y', 'n'], dtype='<U1')
+    """
+    model = Blend(**options)
+    fit_source(
+        *(model, source, target),
+        sample_weight=sample_weight,
+        null_values=null_values,
+        filesystem=filesystem,
+        progress=progress,
+    )
+    return model
 
 
 def fit_source(
@@ -22,17 +84,17 @@ def fit_source(
     target: Any,
     *,
     sample_weight: Any = None,
-    columns: Sequence[str] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     progress: Progress | None = None,
 ) -> None:
     """Fit a model as its `fit` does, to data that are read as `count` reads them.
 
-    The model is a classifier of tables, or one that is `Calibrated`. Raises what `count` and the
-    model's `fit` do.
+    The model is a classifier of tables, one that is `Calibrated`, or a `Blend`. Raises what `count`
+    and the model's `fit` do.
     """
     model._check_parameters()
+    blend = isinstance(model, Blend)
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
     if calibrated is not model:
         model._check_parameters()
@@ -40,15 +102,22 @@ def fit_source(
         source,
         target,
         sample_weight=sample_weight,
+        folds=model.apart() if blend else None,
         domains=model.domains,
         categorical=model.categorical,
-        missing=model._counts_missing,
-        columns=columns,
+        missing=model.missing if blend else model._counts_missing,
+        columns=model.columns,
+        exclude=model.exclude,
+        dates=model.dates,
+        threads=model.threads,
         null_values=null_values,
         filesystem=filesystem,
     )
+    if blend:
+        model.learn(opened, named=not is_array(source), progress=progress)
+        return
     rows, where = opened.source, opened.source.description
-    features = [n for n in rows.schema.names if n not in (opened.target, opened.weight)]
+    features = [feature.name for feature, _ in opened.learning().features]
     for name in _named(model):
         if name not in features:
             raise SchemaError(unknown_column(name, features, where))

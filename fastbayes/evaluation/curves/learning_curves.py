@@ -25,8 +25,11 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.columns import floats
+from fastbayes.data.dates import DateParts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
@@ -36,12 +39,10 @@ from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
 from fastbayes.evaluation.intervals import check_confidence
 from fastbayes.evaluation.validate.comparison import enter, named_models
+from fastbayes.evaluation.validate.scored_rows import Part, Parts, ScoredBlock
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Part,
-    ScoredBlock,
-    applying,
     check_rereadable,
     encoders_by,
     learns_by_subtraction,
@@ -75,10 +76,12 @@ def learning_curve(
     confidence: float = 0.95,
     sample_weight: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -115,7 +118,7 @@ def learning_curve(
         As in `fastbayes.count`.
     discretize
         As in `fastbayes.count`, for models given by name.
-    missing, columns, null_values, filesystem, threads
+    missing, columns, exclude, dates, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
@@ -172,8 +175,11 @@ def learning_curve(
         categorical=categorical,
         missing=missing,
         columns=columns,
+        exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
@@ -299,7 +305,7 @@ def learners(
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in (known := candidates()):
-                raise ValueError(f"models: {model!r} is not available; there are {list(known)}")
+                raise ValueError(f"models: {model!r}: {use_one_of(model, known)}")
             name, model = name or model, _named(model, given)
         if isinstance(model, type) or not hasattr(model, "fit"):
             raise ValueError(f"models: {model!r} is neither a name nor an unfitted model")
@@ -397,6 +403,15 @@ def from_rows(model: Any, rows: SampledRows, source: Source) -> Any:
     return fit_rows(model, source, rows.learning)
 
 
+def applying(opened: Opened, schema: Schema, n_rows: int | None = None) -> Encoder:
+    """Return an encoder of the rows, `n_rows` of them or all, by the schema of models."""
+    encoder = Encoder.applying_to(
+        schema, opened.source.schema, target=opened.target, weight=opened.weight
+    )
+    encoder.expect(opened.source.n_rows if n_rows is None else n_rows)
+    return encoder
+
+
 class Arrays(NamedTuple):
     """Rows as estimators of scikit-learn take them.
 
@@ -422,7 +437,8 @@ class Arrays(NamedTuple):
         ]
         codes = np.concatenate([np.asarray(b.classes, np.int64) for b in batches])
         weights = [b.weight for b in batches if b.weight is not None]
-        X = table.select(rows.schema.names)
+        parts = (part for some in rows.schema.parts.values() for part in some)
+        X = DateParts(parts).of(table).select(rows.schema.names)
         if rows.schema.categorical:
             try:
                 X = X.to_pandas()
@@ -574,6 +590,26 @@ class Sample:
         return list(accumulate(stats.folds))
 
 
+class EncodedByAll(NamedTuple):
+    """Encodes every row for all models, those of each schema by an encoder of theirs.
+
+    encoders  with the places of their models, which stand for folds
+    """
+
+    encoders: Sequence[tuple[Encoder, Sequence[int]]]
+
+    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
+        """Return what encodes the blocks of the rows."""
+        return self._blocks
+
+    def _blocks(self, segment: Segment) -> Iterator[ScoredBlock]:
+        for rows in segment.batches():
+            for encoder, members in self.encoders:
+                encoded = encoder.encode(rows, Place(segment.origin, -1))
+                # The codes last until the next encoding: a block for each encoder.
+                yield ScoredBlock(rows.num_rows, [Part(i, encoded.batch, None) for i in members])
+
+
 class CurveRunner:
     """Models that are fitted and tested, one random order of the rows after the other."""
 
@@ -694,15 +730,8 @@ class CurveRunner:
             for schema, members in groups
         ]
 
-        def parts(segment: Segment) -> Iterator[ScoredBlock]:
-            for rows in segment.batches():
-                for encoder, members in encoders:
-                    encoded = encoder.encode(rows, Place(segment.origin, -1))
-                    # The codes last until the next encoding: a block for each encoder.
-                    yield ScoredBlock(
-                        rows.num_rows, [Part(i, encoded.batch, None) for i in members]
-                    )
-
         contestant = Contestant(self._classes, [Fitted(model) for model in fitted.values()])
-        (score,), _ = scores(sample.test, parts, [contestant], ranks=False, **self.limits)
+        (score,), _ = scores(
+            sample.test, EncodedByAll(encoders), [contestant], ranks=False, **self.limits
+        )
         return dict(zip(fitted, score.evaluators, strict=True))

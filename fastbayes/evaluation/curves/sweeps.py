@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Shape
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import aligned, brief
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import figure, written
@@ -198,7 +199,7 @@ def method_of(evaluate: str | None, test: Any) -> str:
     if evaluate is None:
         return "leave_one_out" if test is None else "held_out"
     if evaluate not in METHODS:
-        raise ValueError(f"evaluate={evaluate!r}: use one of {', '.join(map(repr, METHODS))}")
+        raise ValueError(f"evaluate={evaluate!r}: {use_one_of(evaluate, METHODS)}")
     if (evaluate == "held_out") != (test is not None):
         raise ValueError(f"evaluate={evaluate!r}: rows to test on go with 'held_out', and only so")
     return evaluate
@@ -309,7 +310,7 @@ def alpha_sweep(
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.parts, contestants, **options)
+        found, _ = scores(opened.source, opened.encoding, contestants, **options)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))

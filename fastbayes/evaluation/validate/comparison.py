@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,32 +16,31 @@ from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
     FoldScans,
-    Parts,
     RanksShare,
     Score,
-    applying,
     check_rereadable,
+    encoding_of,
     learned_cuts,
-    parts_by_encoder,
-    parts_of,
-    parts_of_folds,
     scores,
 )
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import candidates
+from fastbayes.models.registry import Candidate, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.data_warnings import remark
@@ -49,6 +48,7 @@ from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.fold_statistics import training
+from fastbayes.scan.request import stage
 from fastbayes.statistics.bundle import Statistics
 
 # Log-losses closer than this share of themselves are equal.
@@ -362,7 +362,7 @@ class ComparisonRunner:
         self.opened, self.discretize = opened, discretize
         self.loss, self.racing = loss, race
         self.race: Race | None = None
-        self.parts: Callable[[Folds | None], Parts]
+        self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
         self.named = named
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -372,6 +372,15 @@ class ComparisonRunner:
         kinds = {book is None for _, book in opened.learning().features}
         self.numeric, self.categorical = True in kinds, False in kinds
         self.pairs, self.of_numbers = False, list[str]()
+
+    def suits(self, candidate: Candidate, *, named: bool = False) -> bool:
+        """Return whether the columns allow a candidate; `named`: one that has to be asked for."""
+        return {
+            "always": True,
+            "numeric": self.numeric,
+            "all_numeric": self.numeric and not self.categorical,
+            "named": named,
+        }[candidate.when]
 
     # -- counting and fitting ------------------------------------------------------------------
 
@@ -386,6 +395,7 @@ class ComparisonRunner:
         start = time.perf_counter()
         if any(runner.bins for runner in self.runners):
             try:
+                stage(self.progress, "cut points")
                 self.cuts = numeric_cuts(
                     *(opened.source, opened.learning(), self.discretize),
                     progress=self.progress,
@@ -401,6 +411,7 @@ class ComparisonRunner:
         needed = {name for r in self._standing() for name in r.make()._statistics}
         self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
+        stage(self.progress, "counting")
         self.stats = self._counted()
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
@@ -432,6 +443,7 @@ class ComparisonRunner:
 
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
+        stage(self.progress, f"fitting {runner.name}")
         runner.model = self._trained(runner, self.seen[runner.bins], *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
         parts = runner.model.statistics_.parts
@@ -453,7 +465,7 @@ class ComparisonRunner:
         model._check_suits(have)
         cuts = cuts if runner.bins else None
         scans = CountedScans(
-            *(source, learning, cuts, [], True, self.progress), besides=self._held(), have=have
+            *(source, learning, cuts, [], True, self.progress), besides=self.held(), have=have
         )
         stats = model._scanned(scans)
         model._learned(stats)
@@ -486,35 +498,35 @@ class ComparisonRunner:
 
     def by_leaving_out(self) -> list[Entry]:
         """Score every row by the counts without it."""
-        parts = parts_of(applying(self.opened, self.stats.schema))
 
         def figures(runner: Runner, score: Score) -> Validation:
             fixed = runner.scorers[0].fixed
             return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
-        self.parts, self.figures = lambda _: parts, figures
+        self.rows, self.figures = encoding_of(self.opened, [self.stats.schema]), figures
         self._fitted(lambda r: [loo_scorer(r.model)])
         return self._entries()
 
     def by_folds(self) -> list[Entry]:
         """Score the rows of each fold by models of the other folds."""
-        folds, names = self.opened.folds, self.stats.fold_names
-        assert folds is not None
-        order, _ = folds.names()
+        names = self.stats.fold_names
 
         def figures(runner: Runner, score: Score) -> Validation:
             return of_folds(score, self.classes, names, self.loss, self.opened.source.description)
 
         self.figures = figures
+        self.fit_by_folds()
+        return self._entries()
+
+    def fit_by_folds(self) -> None:
+        """Fit every model to all rows, and without each fold."""
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
             for runner in self._standing():
                 runner.attempt(self._fit)
-            encoders = self._learned_by_folds()
-            self.parts = lambda f: parts_by_encoder(f or folds, order, encoders)
+            self.rows = encoding_of(self.opened, self._learned_by_folds())
             self._raced(self._standing())
         else:
-            encoder = applying(self.opened, self.stats.schema)
-            self.parts = lambda f: parts_of_folds(f or folds, order, encoder)
+            self.rows = encoding_of(self.opened, [self.stats.schema])
             ways = {runner.bins for runner in self._standing()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
@@ -524,26 +536,30 @@ class ComparisonRunner:
                     for fold, rest in enumerate(rests[r.bins])
                 ]
             )
-        return self._entries()
 
-    def _contestant(self, runner: Runner) -> Contestant:
-        return Contestant(self.classes, runner.scorers, self.views.batches(bins=runner.bins))
+    def contestant(self, runner: Runner, summary: Callable[[], Any] | None = None) -> Contestant:
+        """Return a model as it is scored; `summary` gives what sums its posteriors up."""
+        view = self.views.batches(bins=runner.bins)
+        return Contestant(self.classes, runner.scorers, view, summary=summary)
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
         if not self.racing or len(self._standing()) < 2:
             return
         start = time.perf_counter()
+        stage(self.progress, "race")
         if self.race is None:
             given = self.opened, self.stats, *self.options.values(), self.progress
             if (sample := race_sample(*given)) is None:
                 self.racing = False
                 return
-            parts = self.parts(sample.folds)
+            source = self.opened.source
+            rows = replace(self.rows, folds=sample.folds)
+            parts = rows.parts(source.schema, source.n_rows)
             self.race = Race(sample, parts, len(self.runners), self.loss, self.options["threads"])
         for runner in runners:
             if runner.stands:
-                self.race.enter(runner.name, self._contestant(runner))
+                self.race.enter(runner.name, self.contestant(runner))
         found = {lagging.name: lagging for lagging in self.race.run()}
         for runner in self.runners:
             if (lagging := found.get(runner.name)) is not None:
@@ -551,19 +567,22 @@ class ComparisonRunner:
             runner.fail(self.race.errors.get(runner.name))
         self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
-    def _learned_by_folds(self) -> list[Encoder]:
-        """Fit every model without each fold, bins included; return the encoders of the folds."""
+    def _learned_by_folds(self) -> list[Schema]:
+        """Fit every model without each fold, bins included; return the schemas of the folds."""
         start = time.perf_counter()
         scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
         assert folds is not None
+        stage(self.progress, "cut points of folds")
         cuts = cuts_without_folds(
             *(self.opened.source, self.opened.learning(), self.discretize, folds),
             progress=self.progress,
             **self.options,
         )
-        encoders = []
+        schemas = []
         for fold in range(len(scans.names)):
             given = *scans.of(fold), cuts[fold]
+            without = f"counting without fold {fold + 1} of {len(scans.names)}"
+            stage(self.progress, without, self._rows_without(fold))
             rest = self._scan(*given, whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
@@ -574,9 +593,16 @@ class ComparisonRunner:
                         Fitted(self._trained(r, seen[r.bins], *given)),
                     ]
                 )
-            encoders.append(applying(self.opened, rest.schema))
+            schemas.append(rest.schema)
         self.seconds["counting folds"] = time.perf_counter() - start
-        return encoders
+        return schemas
+
+    def _rows_without(self, fold: int) -> int | None:
+        """Return how many rows are read without a fold, where the counts tell."""
+        stats = self.stats
+        if stats.weighted or stats.dropped_rows:
+            return None
+        return int(stats.n_rows - stats.folds[fold].n_rows)
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -588,7 +614,7 @@ class ComparisonRunner:
         if not (standing := self._standing()):
             return []
         limit, source = self.options["memory_limit"], self.opened.source
-        weighted, held = self.opened.weight is not None, self._held()
+        weighted, held = self.opened.weight is not None, self.held()
         n_folds = max(len(runner.scorers) for runner in standing)
         share = RanksShare.within(
             *(source, limit, len(self.classes), len(standing), n_folds),
@@ -605,10 +631,11 @@ class ComparisonRunner:
         start = time.perf_counter()
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
-            contestants = [self._contestant(runner) for runner in runners]
+            contestants = [self.contestant(runner) for runner in runners]
+            stage(self.progress, f"scoring {len(runners)} models")
             found, _ = scores(
                 source,
-                self.parts(None),
+                self.rows,
                 contestants,
                 loss=self.loss,
                 **self.options,
@@ -620,13 +647,16 @@ class ComparisonRunner:
             for runner, contestant in zip(runners, contestants, strict=True):
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
+            done = stage(self.progress, "ranking", len(scored), "models")
             made = engine.in_order(entry, scored, threads)
-            entries += made if limit is None else releasing(made)
+            for one in made if limit is None else releasing(made):
+                entries.append(one)
+                done(1)
             del found, scored
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
 
-    def _held(self) -> int:
+    def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
         models = [runner.model for runner in self._standing() if runner.model is not None]
         bundles = [self.stats, *(model.statistics_ for model in models)]
@@ -642,14 +672,15 @@ class ComparisonRunner:
         failed = {runner.name for runner in self.runners if runner.reason}
         return any(runner.behind in failed for runner in self.runners)
 
-    def _none_left(self) -> DataError:
+    def none_left(self) -> DataError:
+        """Return the error that no model can be used, with what each of them says."""
         shown = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
         return DataError(f"{self.opened.source.description}: no model can be used: {shown}")
 
     def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
         """Return the leaderboard."""
         if not entries:
-            raise self._none_left()
+            raise self.none_left()
         lost = [r.lost or Entry(r.name, r.reason) for r in self.runners if not r.stands]
         first, *others = ranked([*entries, *lost])
         return Comparison(
@@ -672,10 +703,12 @@ def compare(
     sample_weight: Any = None,
     loss: Any = None,
     domains: Mapping[str, Any] | None = None,
-    categorical: Iterable[str | int] | None = None,
+    categorical: Picks = None,
     discretize: Any = "mdl",
     missing: str = "marginalize",
-    columns: Sequence[str] | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -688,7 +721,7 @@ def compare(
     Parameters
     ----------
     source
-        As in `fastbayes.count`, to be read twice or more.
+        As in `fastbayes.count`, to be read twice or more; of `engines` workers count and score.
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     validation
@@ -707,16 +740,21 @@ def compare(
         Name of the weight column, or (n_rows,) weights.
     loss
         Loss matrix as in `decide`.
-    domains, categorical, discretize, missing, columns, null_values, filesystem, threads
+    domains, categorical, discretize, missing, columns, exclude, dates
+        As in `fastbayes.count`.
+    null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models whose counts exceed it are listed with the reason. With less
         models are scored in several scans, some after others; where ranks of a single one do not
         fit, its AUC is that of histograms, with `auc_error`.
     progress
-        Called with the number of rows done since the last call, in every scan.
+        Called with the number of rows done since the last call, in every scan. One that has a
+        method `stage(name, total, unit)` is given the name of each stage when it begins, and of
+        how many rows (or models, as the unit says) it is; None: of all rows.
     race
-        Whether to drop a model once a sample of the rows has shown that it cannot win.
+        Whether to drop a model once a sample of the rows has shown that it cannot win. Where
+        workers read the rows none is.
 
     Returns
     -------
@@ -775,8 +813,11 @@ def compare(
         categorical=categorical,
         missing=missing,
         columns=columns,
+        exclude=exclude,
+        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "compare counts and then scores")
 
@@ -787,7 +828,7 @@ def compare(
             race=race,
             named=not is_array(source),
         )
-        contest.enter(_wanted(models, contest, missing))
+        contest.enter(wanted(models, contest, missing))
         return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
 
     contest, entries = judged(race)
@@ -797,24 +838,18 @@ def compare(
     return contest.result("k-fold" if by_folds else "leave-one-out", entries)
 
 
-def _wanted(
+def wanted(
     models: Any, contest: ComparisonRunner, missing: str
 ) -> list[tuple[str, Callable[[], Any], bool]]:
     """Return name, maker and whether it sees bins of each model that is to take part."""
     known = candidates()
     if models is None:
-        takes_part = {
-            "always": True,
-            "numeric": contest.numeric,
-            "all_numeric": contest.numeric and not contest.categorical,
-            "named": False,
-        }
-        models = [name for name, (_, candidate) in known.items() if takes_part[candidate.when]]
+        models = [name for name, (_, candidate) in known.items() if contest.suits(candidate)]
     found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
     for name, model in named_models(models):
         if isinstance(model, str):
             if model not in known:
-                raise ValueError(f"models: {model!r} is not one of {list(known)}")
+                raise ValueError(f"models: {model!r}: {use_one_of(model, known)}")
             entry, candidate = known[model]
             make = partial(entry.load(), **candidate.parameters, missing=missing)
             bins = make()._discretizes if candidate.bins is None else candidate.bins

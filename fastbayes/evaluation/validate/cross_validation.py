@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,30 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
-from fastbayes.data.encode import Encoded, Encoder
+from fastbayes.data.encode import Encoded
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.memory import is_name
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    Parts,
     Score,
     check_rereadable,
     fitted_without_folds,
-    parts_of,
     scores,
 )
-from fastbayes.evaluation.validate.scoring_request import Scoring
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 from fastbayes.scan.counting import opened_to_learn, with_labels
 from fastbayes.scan.engine import Progress
-from fastbayes.scan.sink import log_rest, schema_of
+from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -129,16 +128,26 @@ def evaluate(
     """
     schema = schema_of(model, "evaluate")
     rows = labelled(
-        schema, source, target, sample_weight, unseen=model.unseen, filesystem=filesystem
+        *(schema, source, target, sample_weight),
+        unseen=model.unseen,
+        lenient=takes_absent(model),
+        filesystem=filesystem,
     )
     log_rest(rows.unused, rows.description)
-    request = Scoring(model, rows.target, rows.weight, loss)
-    score = request.asked(rows.source, threads, progress).value
-    found = score.scanned
+    (score,), found = scores(
+        rows.source,
+        rows.encoding,
+        [Contestant(model.classes_, [Fitted(model)])],
+        loss=loss,
+        threads=threads,
+        memory_limit=getattr(model, "memory_limit", None),
+        progress=progress,
+        weighted=sample_weight is not None,
+    )
     if found.n_rows and found.dropped == found.n_rows:
         raise DataError(
-            f"{rows.description}: column {rows.target!r} is null in all {found.n_rows} rows; name "
-            "the column of the true classes as target"
+            f"{rows.description}: column {rows.encoding.target!r} is null in all {found.n_rows} "
+            "rows; name the column of the true classes as target"
         )
     if found.dropped:
         logger.info("left out %d rows without a class", found.dropped)
@@ -147,7 +156,7 @@ def evaluate(
     for feature, n in zip(schema.categorical, np.atleast_1d(found.unseen), strict=False):
         if n:
             logger.info("column %r: %d values were not seen at fit", feature.name, n)
-    return score.evaluator.result(rows.description)
+    return score.figures(rows.description)
 
 
 def leave_one_out(
@@ -158,7 +167,7 @@ def leave_one_out(
     *,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = True,
+    proba: bool | None = None,
     filesystem: Any = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -174,7 +183,7 @@ def leave_one_out(
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source
-        The rows that were counted, as in `fastbayes.count`.
+        The rows that were counted, as in `fastbayes.count`; of `engines` workers score them.
     target
         Name of the class column or (n_rows,) labels; the name at counting by default. Rows without
         a class take no part.
@@ -183,7 +192,8 @@ def leave_one_out(
     loss
         Loss matrix as in `decide`.
     proba
-        Whether to keep the probabilities: 8 bytes for each row and class.
+        Whether to keep the probabilities: 8 bytes for each row and class. By default they are where
+        the rows are read here, not where workers read them.
     filesystem
         A pyarrow or fsspec file system for the source.
     threads
@@ -231,7 +241,7 @@ def leave_one_out(
         threads=threads,
         progress=progress,
     )
-    kept = probabilities(score, len(stats.schema.classes)) if proba else None
+    kept = probabilities(score, len(stats.schema.classes))
     return validation(score.figures(where), method="leave-one-out", fixed=scorer.fixed, proba=kept)
 
 
@@ -243,7 +253,7 @@ def left_out_scores(
     *,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = False,
+    proba: bool | None = False,
     ranks: bool = True,
     filesystem: Any = None,
     threads: int | None = None,
@@ -274,7 +284,7 @@ def left_out_scores(
     rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
     found, scanned = scores(
         rows.source,
-        rows.parts,
+        rows.encoding,
         [Contestant(schema.class_labels, [scorer]) for scorer in scorers],
         loss=loss,
         proba=proba,
@@ -289,17 +299,13 @@ def left_out_scores(
 
 
 class Labelled(NamedTuple):
-    """Labelled rows that are open, and what encodes their blocks by a schema.
+    """Labelled rows that are open, and how they are encoded by a schema.
 
-    target  the column of the classes
-    weight  that of the weights
     unused  columns that the schema does not know
     """
 
     source: Source
-    parts: Parts
-    target: str | None
-    weight: str | None
+    encoding: RowEncoding
     unused: list[str]
 
     @property
@@ -315,23 +321,22 @@ def labelled(
     sample_weight: Any,
     *,
     unseen: str = "ignore",
+    lenient: bool = False,
     filesystem: Any = None,
     counted: Statistics | None = None,
 ) -> Labelled:
     """Open labelled rows, which are those that were `counted` where that is given.
 
-    Values outside the schema of the models are treated as `unseen` says.
+    Values outside the schema of the models are treated as `unseen` says; where that is `lenient`, a
+    column that is not there is missing in all rows.
     """
     truth = schema.target if target is None else target
     also = [str(name) for name in (truth, sample_weight) if is_name(name)]
-    opened, unused = open_for(schema, source, also=also, filesystem=filesystem)
+    opened, unused = open_for(schema, source, also=also, lenient=lenient, filesystem=filesystem)
     rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
-    encoder = Encoder.applying_to(
-        schema, rows.schema, unseen=unseen, target=target_name, weight=weight_name
-    )
-    encoder.expect(rows.n_rows)
     check = None if counted is None else partial(_check_counted, counted)
-    return Labelled(rows, parts_of(encoder, check), target_name, weight_name, unused)
+    encoding = RowEncoding([schema], target_name, weight_name, unseen, check=check)
+    return Labelled(rows, encoding, unused)
 
 
 def k_fold(
@@ -343,8 +348,10 @@ def k_fold(
     seed: int = 0,
     sample_weight: Any = None,
     loss: Any = None,
-    proba: bool = True,
-    columns: Sequence[str] | None = None,
+    proba: bool | None = None,
+    columns: Picks = None,
+    exclude: Picks = None,
+    dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
@@ -358,13 +365,13 @@ def k_fold(
     model
         A classifier of tables with its parameters; it need not be fitted, and is left as it is.
     source
-        As in `fastbayes.count`, to be read several times.
+        As in `fastbayes.count`, to be read several times; of `engines` workers count and score.
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     folds
         A number of folds: each k rows in succession fall into k folds, in random order and without
         regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
-        values.
+        values. Where workers read the rows, the name of a column.
     seed
         Seed of that order, where `folds` is a number.
     sample_weight
@@ -372,8 +379,11 @@ def k_fold(
     loss
         Loss matrix as in `decide`.
     proba
-        Whether to keep the probabilities: 8 bytes for each row and class.
-    columns, null_values, filesystem, threads, memory_limit
+        Whether to keep the probabilities: 8 bytes for each row and class. By default they are where
+        the rows are read here, not where workers read them.
+    columns, exclude, dates
+        As in `fastbayes.count`; by default those of the model.
+    null_values, filesystem, threads, memory_limit
         As in `fastbayes.count`.
     progress
         Called with the number of rows scored since the last call.
@@ -392,10 +402,10 @@ def k_fold(
 
     Notes
     -----
-    Equal to fitting without the fold, to 1e-12 of a probability, with classes and domains as all
-    rows have them. Structures, a chosen alpha and cut points are learned from the other folds
-    alone. One scan counts the folds and one scores the rows; cut points, and structures that take
-    scans of their own, take these once for each fold.
+    Equal to fitting without the fold, to 1e-12 of a probability, with classes, domains and parts of
+    dates as all rows have them. Structures, a chosen alpha and cut points are learned from the
+    other folds alone. One scan counts the folds and one scores the rows; cut points, and structures
+    that take scans of their own, take these once for each fold.
 
     Examples
     --------
@@ -425,18 +435,21 @@ def k_fold(
         domains=model.domains,
         categorical=model.categorical,
         missing=model._counts_missing,
-        columns=columns,
+        columns=model.columns if columns is None else columns,
+        exclude=model.exclude if exclude is None else exclude,
+        dates=model.dates if dates is None else dates,
         null_values=null_values,
         filesystem=filesystem,
+        threads=threads,
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
-    models, names, parts = fitted_without_folds(
+    models, names, encoding = fitted_without_folds(
         partial(type(model), **params), opened, options["threads"], options["memory_limit"]
     )
     classes = models[0].classes_
     (score,), _ = scores(
         opened.source,
-        parts,
+        encoding,
         [Contestant(classes, [Fitted(m) for m in models])],
         loss=loss,
         proba=proba,
@@ -446,7 +459,7 @@ def k_fold(
         weighted=sample_weight is not None,
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)
-    return replace(figures, proba=probabilities(score, len(classes)) if proba else None)
+    return replace(figures, proba=probabilities(score, len(classes)))
 
 
 def of_folds(
@@ -462,8 +475,10 @@ def of_folds(
     return validation(total.result(description), method="k-fold", fixed=("schema",), folds=found)
 
 
-def probabilities(score: Score, n_classes: int) -> Floats:
-    """Return the probabilities of all rows, (n_rows, n_classes)."""
+def probabilities(score: Score, n_classes: int) -> Floats | None:
+    """Return the probabilities of all rows, (n_rows, n_classes), where they were kept."""
+    if score.proba is None:
+        return None
     return np.concatenate([np.empty((0, n_classes)), *score.proba])
 
 

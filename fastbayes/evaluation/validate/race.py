@@ -17,11 +17,12 @@ from fastbayes.core.errors import FastBayesError
 from fastbayes.data.folds import Draw, Drawn, Folds, Noted, NotedFolds
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment
-from fastbayes.evaluation.validate.scoring import Contestant, Parts, Score, ScoredBlock, score_block
+from fastbayes.evaluation.validate.scored_rows import Parts, ScoredBlock
+from fastbayes.evaluation.validate.scoring import Contestant, Score, score_block
 from fastbayes.evaluation.validation import CLIP, Evaluator
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, census_of
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 
 Floats = NDArray[np.float64]
@@ -65,8 +66,13 @@ def race_sample(
     memory_limit: int | None,
     progress: Progress | None,
 ) -> RaceSample | None:
-    """Return random rows out of those that were counted, or None where there are too few."""
+    """Return random rows out of those that were counted, or None.
+
+    None where there are too few, or where workers read them: they do not come here.
+    """
     source, folds = opened.source, opened.folds
+    if isinstance(source, Counter):
+        return None
     known = source.n_rows if stats.weighted or source.n_rows is not None else stats.n_rows
     cells = MOST_CELLS if memory_limit is None else min(MOST_CELLS, memory_limit // BYTES_OF_CELL)
     most = min(MOST_ROWS, int(cells // len(source.schema)))
@@ -274,12 +280,13 @@ class Race:
     def _scored(self, due: tuple[Trial, int]) -> tuple[Floats, Score] | FastBayesError:
         """Return the log-losses and the score of a model on a block, or why there are none."""
         contestant, (block, truth) = due[0].contestant, self._blocks[due[1]]
-        score = Score(self._begun(contestant))
+        kept: list[Floats] = []
+        score = Score(self._begun(contestant), kept)
         try:
-            score_block(contestant, block, score, len(contestant.classes), True)
+            score_block(contestant, block, score, len(contestant.classes))
         except FastBayesError as error:
             return error
-        (proba,) = score.proba
+        (proba,) = kept
         losses = -np.log(np.maximum(proba[np.arange(len(proba)), truth], CLIP))
-        score.proba, score.held, score.moments = [], [], None
+        score.proba, score.held, score.moments = None, [], None
         return losses, score

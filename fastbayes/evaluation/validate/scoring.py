@@ -14,62 +14,54 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
-from fastbayes.core.errors import FastBayesError, MemoryLimitError, SchemaError
-from fastbayes.core.schema import Schema
-from fastbayes.data.encode import Encoded, Encoder, filtered
-from fastbayes.data.folds import Folds, WithoutFold
+from fastbayes.core.errors import (
+    DataError,
+    FastBayesError,
+    MemoryLimitError,
+    SchemaError,
+    described,
+    error_of,
+)
+from fastbayes.core.schema import Schema, Shape
+from fastbayes.data.encode import Encoder
+from fastbayes.data.folds import WithoutFold
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.roc_auc import LEAST_HISTOGRAM, RanksNeed, ranked_columns
+from fastbayes.evaluation.validate.scored_rows import (
+    Encoding,
+    Parts,
+    Positions,
+    RowEncoding,
+    ScoredBlock,
+)
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
 from fastbayes.scan.counting import Opened
 from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
-from fastbayes.scan.engine import Progress
-from fastbayes.scan.fold_statistics import fold_positions, refuse, training
+from fastbayes.scan.fold_statistics import refuse, training
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, ViewElsewhere
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.folded import arrays_of, named_arrays
+from fastbayes.statistics.registry import kind_of
 
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
-Positions = NDArray[np.int64]
-
-
-class Part(NamedTuple):
-    """Rows of a block that belong to one fold.
-
-    fold   index of the fold
-    batch  the rows with their classes, encoded for the models of this fold
-    rows   their positions in the block; None: all of it
-    """
-
-    fold: int
-    batch: Batch
-    rows: Positions | None
-
-
-class ScoredBlock(NamedTuple):
-    """Rows as they came, and those of them that take part.
-
-    encoded  how all of them were encoded, where there are no folds
-    """
-
-    n_rows: int
-    parts: Sequence[Part]
-    encoded: Encoded | None = None
-
-
-# Encodes the blocks of a segment.
-Parts = Callable[[Segment], Iterator[ScoredBlock]]
 
 
 class Fitted(LooScorer):
     """A model of named columns that was fitted without the rows that it is to score."""
 
     def __init__(self, model: Any) -> None:
-        self._of = model._scorers()
+        self._model, self._of = model, model._scorers()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _fitted, packed(self._model)
 
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write P(c | x) into `out`; return how many rows took the prior."""
@@ -80,6 +72,10 @@ class Fitted(LooScorer):
         """Write ln P(c, x) into `out`."""
         self._of(batch.cells).log_joint(batch.codes, batch.numeric, out)
         return 0.0
+
+
+def _fitted(cls: type, data: bytes) -> Fitted:
+    return Fitted(unpacked(cls, data))
 
 
 @dataclass
@@ -115,7 +111,8 @@ class Score:
     """What a model made of some rows.
 
     evaluators  one for each fold, or what sums up in their place
-    proba       probabilities of block after block, NaN in rows that take no part
+    proba       probabilities of block after block, NaN in rows that take no part; None where they
+                are not kept
     held        ill-conditioned rows: where their probabilities go, their positions there, and they
     moments     moments of the other rows
     lost        rows that took the prior
@@ -123,7 +120,7 @@ class Score:
     """
 
     evaluators: list[Any]
-    proba: list[Floats] = field(default_factory=list)
+    proba: list[Floats] | None = None
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
     moments: Any = None
     lost: int = 0
@@ -133,11 +130,45 @@ class Score:
         """Add the rows of another, which come after these."""
         for mine, theirs in zip(self.evaluators, other.evaluators, strict=True):
             mine.merge(theirs)
-        self.proba += other.proba
+        if self.proba is not None:
+            self.proba += other.proba or []
         self.held += other.held
         self.add_moments(other.moments)
         self.lost += other.lost
         self.seconds += other.seconds
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a JSON-able header and named arrays, which `take` adds to another.
+
+        Probabilities of rows are not among them.
+        """
+        header: dict[str, Any] = {"lost": int(self.lost), "seconds": self.seconds, "moments": None}
+        arrays: dict[str, NDArray[Any]] = {}
+        for fold, evaluator in enumerate(self.evaluators):
+            arrays |= {f"{fold}.{name}": array for name, array in evaluator.arrays().items()}
+        if self.held:
+            own = joined([batch for _, _, batch in self.held]).arrays()
+            arrays |= {f"held.{name}": array for name, array in own.items()}
+        if self.moments is not None:
+            sizes, *n = self.moments.shape
+            header["moments"] = [self.moments.name, *map(int, n)]
+            arrays["sizes"] = sizes
+            arrays |= named_arrays({"moments": self.moments})
+        return header, arrays
+
+    def take(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Add the rows of a header and arrays."""
+        for fold, evaluator in enumerate(self.evaluators):
+            evaluator.take(arrays_of(arrays, f"{fold}."))
+        if own := arrays_of(arrays, "held."):
+            batch = Batch.from_arrays(own)
+            self.held.append((None, np.arange(batch.n_rows), batch))
+        if header["moments"] is not None:
+            name, *n = header["moments"]
+            shape = Shape(arrays["sizes"], *n)
+            self.add_moments(kind_of(name).from_arrays(shape, arrays_of(arrays, "moments.")))
+        self.lost += header["lost"]
+        self.seconds += header["seconds"]
 
     def figures(self, where: str = "") -> Evaluation:
         """Return the figures of rows that have no folds; `where` says what data they are."""
@@ -232,13 +263,154 @@ class RanksShare:
         return cls(1, 1, room, half, min(some, n_folds * room))
 
 
+class Scores(NamedTuple):
+    """What models made of rows.
+
+    scores   one for each model
+    scanned  the rows
+    errors   why a model could not score some row, None where it could
+    """
+
+    scores: list[Score]
+    scanned: Scanned
+    errors: list[FastBayesError | None]
+
+
+@dataclass(frozen=True)
+class Scoring(ScanRequest[Scores]):
+    """What models make of rows, each of which is scored by all of them.
+
+    Parameters
+    ----------
+    rows
+        How they are encoded.
+    contestants
+        The models.
+    loss, proba, ranks, strict, memory_limit
+        As in `scores`.
+    room
+        Bytes that what an AUC needs may take, of each model and fold.
+    held, segment
+        Bytes that are held while rows are scored, and by each segment that waits.
+    """
+
+    rows: Encoding
+    contestants: Sequence[Contestant]
+    loss: Any = None
+    proba: bool = False
+    ranks: bool = True
+    strict: bool = True
+    memory_limit: int | None = None
+    room: float = math.inf
+    held: int = 0
+    segment: int = 0
+
+    @property
+    def _n_classes(self) -> int:
+        return len(self.contestants[0].classes)
+
+    def _begun(self) -> list[Score]:
+        given = {"loss": self.loss, "ranks": self.ranks, "room": self.room}
+        makers = [c.summary or partial(Evaluator, c.classes, **given) for c in self.contestants]
+        return [
+            Score([make() for _ in c.scorers], [] if self.proba else None)
+            for c, make in zip(self.contestants, makers, strict=True)
+        ]
+
+    def _scored(self, parts: Parts, segment: Segment) -> tuple[list[Score], Scanned]:
+        found, scanned = self._begun(), Scanned(np.zeros(self._n_classes))
+        for block in parts(segment):
+            of_all = (0, 0) if (e := block.encoded) is None else (e.dropped, e.unseen)
+            counted = np.zeros(self._n_classes)
+            for part in block.parts:
+                assert part.batch.classes is not None
+                counted += np.bincount(part.batch.classes, part.batch.weight, self._n_classes)
+            scanned += (counted, block.n_rows, *of_all)
+            for contestant, mine in zip(self.contestants, found, strict=True):
+                if contestant.error is None:
+                    with contestant.trying(self.strict):
+                        score_block(contestant, block, mine, self._n_classes)
+        return found, scanned
+
+    def scored(self, source: Source, threads: int | None, progress: Progress | None) -> Scores:
+        """Return what is made of rows that are read here."""
+        parts = self.rows.parts(source.schema, source.n_rows)
+        n_segments = math.inf
+        if source.n_rows is not None:
+            n_segments = -(-source.n_rows // max(source.rows_of_segment(), 1))
+        # Of a row there are probabilities, what they are made of, and figures; and scored segments
+        # wait.
+        share = engine.share_of(
+            source,
+            threads,
+            self.memory_limit,
+            besides=self.held,
+            width=8 * (4 * self._n_classes + 16),
+            made=lambda threads: int(min(threads + 2, n_segments)) * self.segment,
+        )
+
+        def score(segment: Segment) -> tuple[list[Score], Scanned]:
+            return self._scored(parts, segment)
+
+        total, scanned = self._begun(), Scanned(np.zeros(self._n_classes))
+        for found, counted in share.in_order(score, share.source.segments(BLOCK_ROWS)):
+            for mine, theirs in zip(total, found, strict=True):
+                mine.add(theirs)
+            scanned += counted
+            if progress is not None:
+                progress(counted.n_rows)
+        return Scores(total, scanned, [contestant.error for contestant in self.contestants])
+
+    def count(self, rows: Source, threads: int | None) -> Partial[Scores]:
+        """Return what is made of rows."""
+        found = self.scored(rows, threads, None)
+        return Partial(found.scanned.n_rows, found)
+
+    def zero(self) -> Scores:
+        """Return what is made of no rows."""
+        nothing = Scanned(np.zeros(self._n_classes))
+        return Scores(self._begun(), nothing, [None] * len(self.contestants))
+
+    def add(self, a: Scores, b: Scores) -> Scores:
+        """Return what is made of the rows of both."""
+        total = self.zero().scores
+        for part in (a, b):
+            for mine, theirs in zip(total, part.scores, strict=True):
+                mine.add(theirs)
+        errors = [first or second for first, second in zip(a.errors, b.errors, strict=True)]
+        return Scores(total, a.scanned + b.scanned, errors)
+
+    def to_bytes(self, value: Scores) -> bytes:
+        """Return the bytes of scores."""
+        arrays = {f"rows.{name}": np.asarray(n) for name, n in value.scanned._asdict().items()}
+        models = []
+        for i, (score, error) in enumerate(zip(value.scores, value.errors, strict=True)):
+            header, own = score.state()
+            models.append({**header, "error": None if error is None else described(error)})
+            arrays |= {f"{i}.{name}": array for name, array in own.items()}
+        return files.to_bytes({"kind": "scores", "models": models}, arrays)
+
+    def from_bytes(self, data: bytes) -> Scores:
+        """Return the scores whose bytes these are."""
+        header, arrays = files.from_bytes(data, f"{len(data):,} bytes")
+        scores, _, errors = self.zero()
+        for i, (score, given) in enumerate(zip(scores, header["models"], strict=True)):
+            score.take(given, arrays_of(arrays, f"{i}."))
+            errors[i] = None if given["error"] is None else error_of(*given["error"])
+        counted = arrays_of(arrays, "rows.")
+        n_rows, dropped = int(counted["n_rows"]), int(counted["dropped"])
+        return Scores(
+            scores, Scanned(counted["classes"], n_rows, dropped, counted["unseen"]), errors
+        )
+
+
 def scores(
     source: Source,
-    parts: Parts,
+    rows: Encoding,
     contestants: Sequence[Contestant],
     *,
     loss: Any = None,
-    proba: bool = False,
+    proba: bool | None = False,
     threads: int | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
@@ -247,17 +419,23 @@ def scores(
     weighted: bool = True,
     besides: int = 0,
 ) -> tuple[list[Score], Scanned]:
-    """Score all rows by all models in one scan; return their scores, and of what rows.
+    """Score all rows by all models in one scan, wherever they are; return scores, and of what rows.
 
-    All models know the same classes. `proba` is whether to keep the probabilities, and `ranks` what
-    the AUC needs; `strict`, whether a model that cannot score a row ends it all, rather than
-    itself; `weighted`, whether rows have weights. `besides` are bytes within the limit that are
-    held already.
+    All models know the same classes. `proba` is whether to keep the probabilities, None to do so
+    where rows are read here, and `ranks` whether to keep what the AUC needs; `strict`, whether a
+    model that cannot score a row ends it all, rather than itself; `weighted`, whether rows have
+    weights. `besides` are bytes within the limit that are held already.
 
     Raises MemoryLimitError before a row is read where the answers, or the least that can be read
     and scored at a time, do not fit.
     """
     check_limit(memory_limit)
+    if proba and isinstance(source, Counter):
+        raise DataError(
+            f"{source.description}: workers read its rows, and keep the probabilities of none: "
+            "leave them out with proba=False, or pass the paths themselves"
+        )
+    proba = not isinstance(source, Counter) if proba is None else bool(proba)
     n_classes = len(contestants[0].classes)
     n_folds = max(len(contestant.scorers) for contestant in contestants)
     if proba:  # block by block, and then of all rows
@@ -276,65 +454,26 @@ def scores(
             weighted=weighted,
             besides=besides,
         )
-
-    def begun() -> list[Score]:
-        evaluators = [
-            partial(Evaluator, c.classes, loss=loss, ranks=ranks, room=kept.room)
-            for c in contestants
-        ]
-        makers = [c.summary or own for c, own in zip(contestants, evaluators, strict=True)]
-        return [
-            Score([make() for _ in c.scorers]) for c, make in zip(contestants, makers, strict=True)
-        ]
-
-    def score(segment: Segment) -> tuple[list[Score], Scanned]:
-        found, scanned = begun(), Scanned(np.zeros(n_classes))
-        for block in parts(segment):
-            of_all = (0, 0) if (e := block.encoded) is None else (e.dropped, e.unseen)
-            counted = np.zeros(n_classes)
-            for part in block.parts:
-                assert part.batch.classes is not None
-                counted += np.bincount(part.batch.classes, part.batch.weight, n_classes)
-            scanned += (counted, block.n_rows, *of_all)
-            for contestant, mine in zip(contestants, found, strict=True):
-                if contestant.error is None:
-                    with contestant.trying(strict):
-                        score_block(contestant, block, mine, n_classes, proba)
-        return found, scanned
-
-    total, scanned = begun(), Scanned(np.zeros(n_classes))
-    n_segments = math.inf
-    if source.n_rows is not None:
-        n_segments = -(-source.n_rows // max(source.rows_of_segment(), 1))
-    # Of a row there are probabilities, what they are made of, and figures. Scored segments wait.
-    share = engine.share_of(
-        source,
-        threads,
-        memory_limit,
-        besides=besides + kept.held,
-        width=8 * (4 * n_classes + 16),
-        made=lambda threads: int(min(threads + 2, n_segments)) * kept.segment,
-    )
-    segments = share.source.segments(BLOCK_ROWS)
-    for found, counted in share.in_order(score, segments):
-        for mine, theirs in zip(total, found, strict=True):
-            mine.add(theirs)
-        scanned += counted
-        if progress is not None:
-            progress(counted.n_rows)
-    for contestant, mine in zip(contestants, total, strict=True):
+    held: dict[str, Any] = {"room": kept.room, "held": besides + kept.held, "segment": kept.segment}
+    request = Scoring(rows, contestants, loss, proba, ranks, strict, memory_limit, **held)
+    if isinstance(source, Counter):
+        found = source.run(request, threads, progress).value
+        for contestant, error in zip(contestants, found.errors, strict=True):
+            contestant.error = error
+    else:
+        found = request.scored(source, threads, progress)
+    for contestant, mine in zip(contestants, found.scores, strict=True):
         if contestant.error is None:
             with contestant.trying(strict):
                 _settle(contestant, mine)
-    return total, scanned
+    return found.scores, found.scanned
 
 
-def score_block(
-    contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int, proba: bool
-) -> None:
+def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int) -> None:
     """Add the rows of a block to a score; those that wait for all others are held in it."""
-    kept = np.full((block.n_rows, n_classes), np.nan) if proba else None
-    if kept is not None:
+    kept = None
+    if mine.proba is not None:
+        kept = np.full((block.n_rows, n_classes), np.nan)
         mine.proba.append(kept)
     for fold, batch, rows in block.parts:
         scorer = contestant.scorers[fold]
@@ -377,7 +516,7 @@ def encoders_by(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
 
 def domains_of(schema: Schema, target: str) -> dict[str, Any]:
     """Return the domains of a schema, that of its classes among them, however few rows are read."""
-    found = {f.name: f.values for f in schema.categorical if f.cuts is None and not f.void}
+    found = {f.name: f.values for f in schema.categorical if f.cuts is None and f.size}
     return {**found, target: schema.classes}
 
 
@@ -396,65 +535,13 @@ class FoldScans:
                 refuse(name)
         self.learning = encoders_by(opened, whole.schema)
 
-    def of(self, fold: int) -> tuple[WithoutFold, Callable[..., Encoder]]:
+    def of(self, fold: int) -> tuple[Source, Callable[..., Encoder]]:
         """Return the rows without those of a fold, by its place, and what gives encoders."""
-        return WithoutFold(self.opened.source, self.folds, self.order[fold]), self.learning
-
-
-def parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None = None) -> Parts:
-    """Return what encodes blocks that have no folds, and checks each if it is to."""
-
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        for block, encoded in engine.encoded_blocks(segment, encoder):
-            if check is not None:
-                check(encoded)
-            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
-
-    return parts
-
-
-def parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:
-    """Return what splits blocks into folds that share one encoder."""
-
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        done = 0
-        for block, encoded in engine.encoded_blocks(segment, encoder):
-            codes = folds.of(segment, done, block)
-            done += block.num_rows
-            kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
-            yield ScoredBlock(
-                block.num_rows,
-                [
-                    Part(fold, taken(encoded.batch, rows), kept[rows])
-                    for fold, rows in fold_positions(order, codes[kept])
-                ],
-            )
-
-    return parts
-
-
-def parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Encoder]) -> Parts:
-    """Return what splits blocks into folds, each with an encoder of its own."""
-
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        done = 0
-        for block in segment.batches():
-            codes = folds.of(segment, done, block)
-            place = segment.place(done)
-            done += block.num_rows
-            found = []
-            for fold, rows in fold_positions(order, codes):
-                mine = np.zeros(block.num_rows, np.bool_)
-                mine[rows] = True
-                encoded = encoders[fold].encode(filtered(block, mine), place)
-                # The codes last until the thread encodes again.
-                batch = taken(encoded.batch, np.arange(encoded.batch.n_rows))
-                found.append(
-                    Part(fold, batch, rows if encoded.kept is None else rows[encoded.kept])
-                )
-            yield ScoredBlock(block.num_rows, found)
-
-    return parts
+        source: Source = self.opened.source
+        without = partial(WithoutFold, folds=self.folds, fold=self.order[fold])
+        if isinstance(source, Counter):
+            return ViewElsewhere(source, without, [str(self.folds.column)]), self.learning
+        return without(source), self.learning
 
 
 def check_rereadable(source: Source, why: str) -> None:
@@ -465,13 +552,9 @@ def check_rereadable(source: Source, why: str) -> None:
         )
 
 
-def applying(opened: Opened, schema: Schema, n_rows: int | None = None) -> Encoder:
-    """Return an encoder of the rows, `n_rows` of them or all, by the schema of models."""
-    encoder = Encoder.applying_to(
-        schema, opened.source.schema, target=opened.target, weight=opened.weight
-    )
-    encoder.expect(opened.source.n_rows if n_rows is None else n_rows)
-    return encoder
+def encoding_of(opened: Opened, schemas: Sequence[Schema]) -> RowEncoding:
+    """Return how rows and their folds are encoded by the schema of all models, or of each fold."""
+    return RowEncoding(schemas, opened.target, opened.weight, folds=opened.folds)
 
 
 def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
@@ -496,8 +579,8 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
 
 def fitted_without_folds(
     make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
-) -> tuple[list[Any], tuple[str, ...], Parts]:
-    """Return a model fitted without each fold, names of the folds, and what splits blocks."""
+) -> tuple[list[Any], tuple[str, ...], RowEncoding]:
+    """Return a model fitted without each fold, names of the folds, and how rows are encoded."""
     model, encoder, folds = make(), opened.learning(), opened.folds
     assert folds is not None
     to_cut = model._to_cut(encoder)
@@ -512,8 +595,7 @@ def fitted_without_folds(
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
             models = [make().fit_statistics(rest) for rest in training(stats)]
-            parts = parts_of_folds(folds, folds.names()[0], applying(opened, stats.schema))
-            return models, stats.fold_names, parts
+            return models, stats.fold_names, encoding_of(opened, [stats.schema])
     whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **options)
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
@@ -526,5 +608,4 @@ def fitted_without_folds(
         model._check_parameters()
         scanned = model._scanned(Scans(*scans.of(fold), points, [], True))
         models.append(model._learned(scanned))
-    encoders = [applying(opened, model.schema_) for model in models]
-    return models, scans.names, parts_by_encoder(folds, scans.order, encoders)
+    return models, scans.names, encoding_of(opened, [model.schema_ for model in models])

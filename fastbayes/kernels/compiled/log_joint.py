@@ -357,7 +357,10 @@ class ColumnSum(Sum):
         }
         self._tables = readonly(tables)
         self._offsets = offsets
-        self._curves = curves.copy()
+        # Two columns at a time: the last of an odd number goes with one that adds nothing.
+        padded = np.zeros((len(curves) + len(curves) % 2, *curves.shape[1:]))
+        padded[: len(curves)] = curves
+        self._curves = [readonly(padded[j : j + 2]) for j in range(0, len(curves), 2)]
         self._plans: dict[tuple[bytes, int], JointTablePlan] = {}
         self._weight_plans: dict[bytes, WeightPlan] = {}
 
@@ -380,11 +383,9 @@ class ColumnSum(Sum):
             for add, curve in pieces:
                 yield add, (readonly(numeric[place]), *curve)
         columns = [readonly(x) for place, x in enumerate(numeric) if place not in self._pieces]
-        for j in range(0, len(columns), 2):
-            curves = np.zeros((2, *self._curves.shape[1:]))
-            curves[: len(columns) - j] = self._curves[j : j + 2]
+        for j, curves in zip(range(0, len(columns), 2), self._curves, strict=True):
             pair = columns[j], columns[min(j + 1, len(columns) - 1)]
-            yield partial(call, add_gaussian), (*pair, readonly(curves), int(len(self.start) > 1))
+            yield partial(call, add_gaussian), (*pair, curves, int(len(self.start) > 1))
 
     def factors(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int

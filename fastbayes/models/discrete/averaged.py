@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
-from fastbayes.models.discrete.structure import class_information
+from fastbayes.models.estimator.column_table import Distribution
+from fastbayes.models.estimator.information import class_information
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
 from fastbayes.models.estimator.sampling import value_codes
@@ -140,6 +142,12 @@ class Averaged(OneDependence):
     adapt_prior.__doc__ = OneDependence.adapt_prior.__doc__
 
     # -- answers -------------------------------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        return self._rule
+
+    def _distribution(self, place: int) -> Distribution:
+        return super()._distribution(place)._replace(note="super-parents summed out")
 
     def _scorer(self, cells: float) -> Any:
         scorer, implied = self._mean_scorer(cells), self._implied
@@ -298,7 +306,9 @@ def check_weights(_: str, weights: Any) -> None:
     """Raise ValueError where weights are no rule, nor finite numbers >= 0 with one > 0."""
     if isinstance(weights, str):
         if weights not in RULES:
-            raise ValueError(f"weights={weights!r}: use one of {RULES}, or a number per column")
+            raise ValueError(
+                f"weights={weights!r}: give a number per column, or {use_one_of(weights, RULES)}"
+            )
         return
     given = list(weights.values()) if isinstance(weights, Mapping) else weights
     try:
@@ -329,7 +339,10 @@ def super_parent_weights(weights: Any, cells: CountTables, names: Sequence[str])
     if isinstance(weights, Mapping):
         for name in weights:
             if name not in names:
-                raise SchemaError(f"weights: no column {name!r}; there are {list(names)}")
+                raise SchemaError(
+                    f"weights: no column {name!r}; there are {list(names)}"
+                    + did_you_mean(name, names)
+                )
         return np.array([float(weights.get(name, 0.0)) for name in names])
     given = np.asarray(weights, np.float64)
     if len(given) != m:

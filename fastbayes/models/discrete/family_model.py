@@ -18,6 +18,7 @@ from fastbayes.models.discrete.hierarchical import TOL, backed_off, check_smooth
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
+from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
@@ -387,6 +388,21 @@ class FamilyModel(AsNetwork, OneDependence):
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:
         for family, table in zip(self._cells.families, self._network.tables, strict=False):
             yield self.schema_.names[family[-1]], table
+
+    def _value_smoothing(self) -> Smoothing:
+        return self._rule
+
+    def _distribution(self, place: int) -> Distribution:
+        cells = self._cells
+        children = [family[-1] for family in cells.families]
+        if place not in children:
+            return super()._distribution(place)._replace(note="which the model leaves out")
+        q = children.index(place)
+        family = cells.families[q]
+        shown = tuple(slice(int(cells.choices[j])) for j in family)
+        counts = cells.counts(q)[shown].astype(self.statistics_.values.counts.dtype)
+        note = "the same in all classes" if cells.class_is[q] == APART else ""
+        return Distribution(family[:-1], np.exp(self._network.tables[q][shown]), counts, note)
 
     def _network_scorer(
         self, log_prior: Floats, network: Network, precision: str, cells: float

@@ -22,6 +22,7 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
+from fastbayes.models.estimator.column_table import ClassNumbers
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.loo_base import (
@@ -70,7 +71,17 @@ if TYPE_CHECKING:
 
 
 # Parameters that a logistic regression has, too.
-SHARED = ("domains", "categorical", "missing", "threads", "memory_limit")
+SHARED = (
+    *("domains", "categorical", "columns", "exclude", "dates", "missing", "threads"),
+    "memory_limit",
+)
+# What is said of a numeric column by the kind of its density.
+DENSITIES = {
+    "gaussian": "normal density",
+    "kde": "normal kernels",
+    "histogram": "histogram",
+    "mdl": "bins where the classes change",
+}
 
 
 class NaiveBayes(AsNetwork, Iterative):
@@ -299,12 +310,32 @@ class NaiveBayes(AsNetwork, Iterative):
         others = sum(density.n_parameters for density in self._densities.by_place.values())
         return k - 1 + discrete + p * k + spreads + others
 
+    _sums_columns: ClassVar[bool] = True
+
+    @property
+    def _keeps_terms(self) -> bool:  # type: ignore[override]
+        # These are found from all columns together.
+        return self.alpha != "loo" and self.variance != "single" and self._em is None
+
     def _dependencies(self) -> dict[str, tuple[str, ...]]:
         return dict.fromkeys(self.schema_.names, ())
 
     def _log_tables(self) -> Iterator[tuple[str, Floats]]:
         names = [feature.name for feature in self.schema_.categorical]
         yield from zip(names, np.split(self._tables, self._offsets[1:-1]), strict=True)
+
+    def _margin(self, place: int) -> Floats:
+        first = int(self._offsets[place])
+        return np.exp(self._tables[first : first + self._choices(place)])
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        kind = self.numeric_[self.schema_.numeric[place].name]
+        found = super()._class_numbers(place)._replace(says=f"{DENSITIES[kind]} of each class")
+        if place in self._densities.by_place:
+            return found
+        normal = np.flatnonzero(self._densities.gaussian).tolist().index(place)
+        deviation = np.sqrt(self.variance_[normal])
+        return found._replace(mean=self.mean_[normal], deviation=deviation)
 
     def to_logistic(self, **params: Any) -> LogisticRegression:
         """Return the model as a logistic regression: the same posteriors, missing values or not.
@@ -570,6 +601,7 @@ def _joint_schema(labelled: Statistics, table: pa.Table, weight: str | None) -> 
         cuts={f.name: f.cuts for f in own.categorical if f.cuts is not None},
         missing=own.missing,
         null_values=own.null_values,
+        parts=own.parts,
     )
     others = engine.scan(open_source(table), encoder, ("values",)).schema
     same_classes = replace(

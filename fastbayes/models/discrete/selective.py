@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
 from fastbayes.models.estimator.smoothing import CountTables
+from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics
 
@@ -49,35 +50,6 @@ class NestedLosses(NamedTuple):
         loss = getattr(self, criterion)[..., least:]
         equal = np.argwhere(loss <= loss.min() * (1 + TIE))[0]
         return (*equal[:-1].tolist(), int(equal[-1]) + least)
-
-
-def losses(
-    model: Any,
-    scans: Scans,
-    stats: Statistics,
-    shape: tuple[int, ...],
-    add: Callable[[Batch, Floats, Floats], None],
-) -> NestedLosses:
-    """Return the losses that `add` adds up over all rows, in one more scan of what was counted.
-
-    It adds the losses of a batch, and the weight of its errors, to arrays of this shape.
-    """
-
-    def score(_: Segment, blocks: Iterator[tuple[Any, Any]]) -> tuple[Floats, Floats, float]:
-        loss, errors, n = np.zeros(shape), np.zeros(shape), 0.0
-        for _block, encoded in blocks:
-            batch = encoded.batch
-            if batch.n_rows:
-                add(batch, loss, errors)
-            n += batch.n_rows if batch.weight is None else float(batch.weight.sum())
-        return loss, errors, n
-
-    # Sums of floating-point numbers: in the order of the segments, whoever scored them.
-    loss, errors, n = np.zeros(shape), np.zeros(shape), 0.0
-    for part in scans.again(model, stats.schema, score):
-        loss, errors, n = loss + part[0], errors + part[1], n + part[2]
-    scans.check_unchanged(np.isclose(n, float(stats.n_rows), rtol=1e-9))
-    return NestedLosses(loss / max(n, 1e-300), errors / max(n, 1e-300))
 
 
 class RowsOf:
@@ -110,6 +82,47 @@ class RowsOf:
         return NestedRows(states, y, np.exp(self._prior(y, light)), weight, gone)
 
 
+@dataclass(frozen=True)
+class LossSums:
+    """Adds up the losses of nested models over the rows of a segment, each without itself.
+
+    kernel  name of the function of the kernels that adds the losses of a batch, and the weight of
+            its errors, to two arrays
+    nested  the models
+    rows    makes rows of a batch
+    shape   of the arrays
+    """
+
+    kernel: str
+    nested: Networks | Averages
+    rows: RowsOf
+    shape: tuple[int, ...]
+
+    @property
+    def start(self) -> Sums:
+        """The sums of no rows."""
+        return np.zeros(self.shape), np.zeros(self.shape), np.zeros(())
+
+    def __call__(self, _: Segment, blocks: Iterator[tuple[Any, Any]]) -> Sums:
+        """Return losses, errors and the weight of the rows."""
+        loss, errors, n = self.start
+        for _block, encoded in blocks:
+            batch = encoded.batch
+            if batch.n_rows:
+                add = getattr(dispatch.load("nested", batch.cells), self.kernel)
+                add(self.nested, self.rows(batch), loss, errors)
+            n += batch.n_rows if batch.weight is None else batch.weight.sum()
+        return loss, errors, n
+
+
+def losses(model: Any, scans: Scans, stats: Statistics, sums: LossSums) -> NestedLosses:
+    """Return the losses of nested models, in one more scan of what was counted."""
+    loss, errors, weight = scans.summed(model, stats.schema, sums, sums.start)
+    n = float(weight)
+    scans.check_unchanged(np.isclose(n, float(stats.n_rows), rtol=1e-9))
+    return NestedLosses(loss / max(n, 1e-300), errors / max(n, 1e-300))
+
+
 def network_losses(
     model: Any, scans: Scans, stats: Statistics, cells: FamilyTables, log_prior: Floats
 ) -> NestedLosses:
@@ -119,11 +132,7 @@ def network_losses(
     features = [family[-1] for family in cells.families]
     rows, nested = RowsOf(cells, features, prior), _networks(cells, int(model.k), model.alpha)
     shape = (int(model.k) + 1, len(features) + 1)
-
-    def add(batch: Batch, loss: Floats, errors: Floats) -> None:
-        dispatch.load("nested", batch.cells).add_network_losses(nested, rows(batch), loss, errors)
-
-    return losses(model, scans, stats, shape, add)
+    return losses(model, scans, stats, LossSums("add_network_losses", nested, rows, shape))
 
 
 def _networks(cells: FamilyTables, k: int, alpha: float) -> Networks:
@@ -189,11 +198,8 @@ def average_losses(
     weight = super_parent_weights(model.weights, cells, stats.schema.names)
     weight = weight[features] / weight.max(initial=np.nextafter(0.0, 1.0))
     nested = _averages(cells, features, rule, weight, model)
-
-    def add(batch: Batch, loss: Floats, errors: Floats) -> None:
-        dispatch.load("nested", batch.cells).add_average_losses(nested, rows(batch), loss, errors)
-
-    return losses(model, scans, stats, (len(features) + 1,), add)
+    shape = (len(features) + 1,)
+    return losses(model, scans, stats, LossSums("add_average_losses", nested, rows, shape))
 
 
 def _averages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, left_out
 from fastbayes.scan.fold_statistics import fold_positions, training
+from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics.bundle import Statistics
 
 CRITERIA = ("loo_joint", "loo", "cv", "cmi")
@@ -134,26 +135,8 @@ class SPODE(TreeClassifier):
                 if folds is None
                 else [_posterior(model._scorers()) for model in models]
             )
-        order = [] if folds is None else folds.names()[0]
-
-        def lost(segment: Segment, blocks: Iterator[tuple[Any, Any]]) -> Floats:
-            total, done = np.zeros(len(names)), 0
-            for block, encoded in blocks:
-                parts = [(0, encoded.batch)]
-                if folds is not None:
-                    codes = folds.of(segment, done, block)
-                    codes = codes if encoded.kept is None else codes[encoded.kept]
-                    found = fold_positions(order, codes)
-                    parts = [(fold, taken(encoded.batch, rows)) for fold, rows in found]
-                done += block.num_rows
-                for fold, batch in parts:
-                    posterior = np.empty((batch.n_rows, len(stats.schema.classes)))
-                    for p, score in enumerate(scorers[fold]):
-                        score(batch, posterior)
-                        total[p] += _loss(posterior, batch.classes, batch.weight)
-            return total
-
-        total = sum(scans.again(self, stats.schema, lost), np.zeros(len(names)))
+        losses = ParentLosses(scorers, folds, len(stats.schema.classes))
+        (total,) = scans.summed(self, stats.schema, losses, (np.zeros(len(names)),))
         # A column without a value is not chosen if there is another.
         held = np.array([f.size > 0 or self.missing == "category" for f in stats.schema.features])
         ranked = by_relevance(-total, names)
@@ -204,6 +187,37 @@ class SPODE(TreeClassifier):
                 raise ValueError("the super-parent is no feature")
             self._chosen = header["super_parent"]
         return stats
+
+
+@dataclass(frozen=True)
+class ParentLosses:
+    """Adds up -ln P(class) of the rows of a segment by each super-parent.
+
+    scorers  [fold][super-parent], which say P(c | x) of rows that they were not made of
+    folds    which fold a row belongs to; None: each row is one
+    """
+
+    scorers: list[list[Posterior]]
+    folds: FoldsByPlace | None
+    n_classes: int
+
+    def __call__(self, segment: Segment, blocks: Iterator[tuple[Any, Any]]) -> Sums:
+        """Return the losses, (n_super_parents,)."""
+        total, done = np.zeros(len(self.scorers[0])), 0
+        for block, encoded in blocks:
+            parts = [(0, encoded.batch)]
+            if self.folds is not None:
+                codes = self.folds.of(segment, done, block)
+                codes = codes if encoded.kept is None else codes[encoded.kept]
+                found = fold_positions(self.folds.names()[0], codes)
+                parts = [(fold, taken(encoded.batch, rows)) for fold, rows in found]
+            done += block.num_rows
+            for fold, batch in parts:
+                posterior = np.empty((batch.n_rows, self.n_classes))
+                for p, score in enumerate(self.scorers[fold]):
+                    score(batch, posterior)
+                    total[p] += _loss(posterior, batch.classes, batch.weight)
+        return (total,)
 
 
 def _posterior(scorer: Callable[[float], Any]) -> Posterior:

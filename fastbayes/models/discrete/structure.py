@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.shared.information import class_pairs
 from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.information import class_information
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.networks.graph.dag import graph
@@ -245,23 +245,6 @@ def dependence(cells: CountTables) -> Floats:
     result = np.zeros((m, m))
     result[layout.first, layout.second] = result[layout.second, layout.first] = found
     return result
-
-
-def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Floats:
-    """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
-
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
-    """
-    out = np.zeros(len(sizes))
-    dispatch.numpy_twin("information").pair_information(*class_pairs(counts, offsets, sizes), out)
-    return out
 
 
 def relevance(cells: CountTables) -> Floats:

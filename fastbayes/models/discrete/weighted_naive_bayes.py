@@ -14,6 +14,7 @@ from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import alpha_and_prior
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
+from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
@@ -26,7 +27,7 @@ from fastbayes.models.estimator.parameters import (
     pseudo_count,
     whole,
 )
-from fastbayes.models.estimator.smoothing import log_likelihood
+from fastbayes.models.estimator.smoothing import Smoothing, log_likelihood
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.minimise import newton
 from fastbayes.scan import engine
@@ -150,6 +151,7 @@ class WeightedNaiveBayes(Classifier):
     _statistics: ClassVar[tuple[str, ...]] = ("values",)
     _of_rows: ClassVar[tuple[str, ...]] = ("_found",)
     _discretizes: ClassVar[bool] = True
+    _sums_columns: ClassVar[bool] = True
     _reads_rows: ClassVar[bool] = True  # counts are not all that it learns from
 
     partial_fit = unavailable(
@@ -237,6 +239,13 @@ class WeightedNaiveBayes(Classifier):
         }
 
     # -- answers -------------------------------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        return Smoothing(alpha=self.alpha_)
+
+    def _distribution(self, place: int) -> Distribution:
+        weight = self._found.weight[place]
+        return super()._distribution(place)._replace(note=f"weight {weight:.5g}")
 
     @property
     def n_parameters_(self) -> int:

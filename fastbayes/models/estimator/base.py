@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,24 +15,37 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
+from fastbayes.core.date_parts import named_parts
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.schema import Schema, chosen, labels
-from fastbayes.data.encode import Encoded, Encoder, LookedUp
+from fastbayes.core.picks import Picks, Selection, chosen
+from fastbayes.core.schema import Schema, labels
+from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
-from fastbayes.data.segments import Segment
+from fastbayes.data.segments import Segment, Source
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.column_table import (
+    ClassNumbers,
+    ColumnTable,
+    Distribution,
+    of_numbers,
+    of_values,
+)
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
 from fastbayes.models.estimator.predictor import Predictor
+from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.packed_rows import in_memory, rereadable
+from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
 
 # Rows of a block for which the work of beginning one is nothing.
@@ -139,10 +152,10 @@ class TableRows(Model):
             may = getattr(scorers(rows.cells), "repeatable", None)
             return may is not None and (may(False) or (may(True) and rows.complete()))
 
-        return self._scan(X, score, width, labels, repeatable)[0]
+        return self._scan(open_features(self, X), score, width, labels, repeatable)[0]
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        # Both in one scan: a stream can be read only once.
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        source = rereadable(open_features(self, X))  # for the values, which are shown, too
         shape = 1 + self._averages, len(self.schema_.features), len(self.classes_)
 
         def score(batch: Batch, out: NDArray[Any]) -> int:
@@ -153,23 +166,23 @@ class TableRows(Model):
                 self._contributions(batch, parts[:, 0])
             return 0
 
-        flat, tally = self._scan(X, score, math.prod(shape))
+        flat, tally = self._scan(source, score, math.prod(shape))
         parts = flat.reshape(-1, *shape)
-        return parts[:, 0], self._unseen(tally), parts[:, 1] if self._averages else None
+        shares = parts[:, 1] if self._averages else None
+        return parts[:, 0], self._unseen(tally), shares, in_memory(source)
 
     def _scan(
         self,
-        X: Any,
+        source: Source,
         score: Callable[[Batch, NDArray[Any]], int | None],
         width: int | None,
         labels: NDArray[Any] | None = None,
         repeatable: Callable[[LookedUp], bool] = lambda rows: False,
     ) -> tuple[NDArray[Any], Tally]:
-        """Return score(batch, out) of all rows of X, in order; or the labels at these positions.
+        """Return score(batch, out) of all rows, in order; or the labels at these positions.
 
         Where repeatable(rows) it does nothing with rows but call kernels.
         """
-        source = open_features(self, X)
         encoder = Encoder.applying_to(self.schema_, source.schema, unseen=self.unseen)
         encoder.expect(source.n_rows)
         tail = () if width is None else (width,)
@@ -271,9 +284,6 @@ class TableRows(Model):
 logger = logging.getLogger("fastbayes")
 
 
-Result = TypeVar("Result")
-
-
 @dataclass
 class Scans:
     """Scans over one source, which a model learns from."""
@@ -319,42 +329,32 @@ class Scans:
             raise SchemaError(f"column {missing[0]!r} is not there; the model was fitted with it")
         return [here.index(name) for name in names]
 
-    def again(
-        self,
-        model: Classifier,
-        schema: Schema,
-        work: Callable[[Segment, Iterator[tuple[pa.RecordBatch, Encoded]]], Result],
-    ) -> Iterator[Result]:
+    def again(self, model: Classifier, schema: Schema, work: Work[Result]) -> Iterator[Result]:
         """Yield what `work` makes of each segment and its encoded blocks, in one more scan.
 
         The rows are encoded by the schema that they were counted with; results come in order.
         """
-        encoder = Encoder.applying_to(
+        yield from scanned_again(
+            self.source,
             schema,
-            self.source.schema,
-            unseen="error",
-            target=schema.target,
-            weight=self.learning(cuts=self.cuts).weight,
+            self._weight,
+            work,
+            threads=model.threads,
+            memory_limit=model.memory_limit,
+            progress=self.progress,
         )
-        encoder.expect(self.source.n_rows)
 
-        def one(segment: Segment) -> tuple[Result, int]:
-            seen: list[int] = []
+    def summed(self, model: Classifier, schema: Schema, work: Work[Sums], start: Sums) -> Sums:
+        """Return the sums of the arrays that `work` makes of segments, wherever the rows are.
 
-            def blocks() -> Iterator[tuple[pa.RecordBatch, Encoded]]:
-                for block, encoded in engine.encoded_blocks(segment, encoder):
-                    seen.append(block.num_rows)
-                    yield block, encoded
+        `start` are those of no rows; see `again`.
+        """
+        request = Summing(schema, self._weight, work, start, model.memory_limit)
+        return request.of(self.source, model.threads, self.progress)
 
-            return work(segment, blocks()), sum(seen)
-
-        width = encoded_width(encoder)
-        share = engine.share_of(self.source, model.threads, model.memory_limit, width=width)
-        segments = share.source.segments(BLOCK_ROWS)
-        for result, rows in share.in_order(one, segments):
-            yield result
-            if self.progress is not None:
-                self.progress(rows)
+    @property
+    def _weight(self) -> str | None:
+        return self.learning(cuts=self.cuts).weight
 
     def check_rereadable(self, need: str, instead: str = "") -> None:
         """Raise SchemaError where the rows can be read only once, but a model needs more."""
@@ -389,14 +389,45 @@ class Classifier(TableRows):
         "Declared values by column name: smoothing counts them, other values are an error.",
         default=None,
     )
-    categorical: Iterable[str | int] | None = parameter(
-        "Names or indices of columns to treat as categorical whatever their type.",
+    categorical: Picks = parameter(
+        "Names, patterns or indices of columns to treat as categorical whatever their type.",
         default=None,
+    )
+    columns: Picks = parameter(
+        """
+        Columns that take part besides the class and the weight, by names, patterns ("id_*") or
+        indices; all by default.
+        """,
+        default=None,
+        filed=False,
+    )
+    exclude: Picks = parameter(
+        "Columns to leave out, given in the same way; no pattern stands for the class or weight.",
+        default=None,
+        filed=False,
+    )
+    dates: Mapping[str, Any] | None = parameter(
+        """
+        {column of dates or times: its parts}, some of "year", "month", "weekday", "hour" and
+        "elapsed"; or "number" for elapsed time alone. By default those that the span of the column
+        says, as in `fastbayes.count`.
+        """,
+        default=None,
+        filed=False,
     )
     missing: str = parameter(
         '"marginalize": a missing value says nothing; "category": it is a value of its own.',
         default="marginalize",
         choices=("marginalize", "category"),
+    )
+    missing_columns: str = parameter(
+        """
+        A column that is not there at predict is an error ("error"), or missing in all rows
+        ("marginalize"; not with missing="category").
+        """,
+        default="error",
+        choices=("error", "marginalize"),
+        filed=False,
     )
     threads: int | None = parameter(
         "Worker threads, all processors by default; they never change a bit of a result.",
@@ -494,16 +525,25 @@ class Classifier(TableRows):
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
-            picked = chosen(known.names, self.categorical)
+            picked = {*chosen(known.names, self.categorical)}
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
+            here |= {f.name for f in known.features if f.column in here}
             categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
+        taken = (opened.target, opened.weight)
+        features = [name for name in opened.source.schema.names if name not in taken]
+        dates = self.dates
+        if not first:
+            dates = {name: some for name, some in known.parts.items() if name in features}
+        parts = date_parts(opened.source, features, dates, threads=self.threads)
+        domains = {name: values for name, values in domains.items() if name not in parts}
         learning = partial(
             Encoder.learning,
             opened.source.schema,
             opened.target,
+            parts=parts if first else {**known.parts, **parts},
             weight=opened.weight,
             domains=domains,
             categorical=categorical,
@@ -593,12 +633,25 @@ class Classifier(TableRows):
                 f"has missing={self._counts_missing!r}; use one of them for both"
             )
         counted = {f.name: f.values for f in schema.features}
-        forced = chosen(schema.names, self.categorical)
+        taking = Selection.made(self.columns, self.exclude)
+        if taking is not None and (other := [n for n in schema.columns if n not in taking]):
+            raise SchemaError(
+                f"the statistics were counted with column {other[0]!r}, which the model leaves out "
+                "by `columns` or `exclude`; count again with these, or change them"
+            )
+        forced = {*chosen(schema.names, self.categorical)}
         for name in (f.name for f in schema.numeric if f.name in forced):
             raise SchemaError(
                 f"the statistics were counted with column {name!r} as numeric, the model has it "
                 "in `categorical`; count again with it"
             )
+        for column, asked in (self.dates or {}).items():
+            have = {part.part for part in schema.parts.get(column, ())}
+            if have != {*named_parts(asked)}:
+                raise SchemaError(
+                    f"the statistics were not counted with the model's dates[{column!r}]; count "
+                    "again with these dates, or leave them out"
+                )
         for name, wanted in (self.domains or {}).items():
             values = schema.classes if name == schema.target else counted.get(name)
             if values is None or not _same_domain(name, wanted, values):
@@ -608,7 +661,66 @@ class Classifier(TableRows):
                 )
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:
-        return stats.schema.names, len(stats.schema.names)
+        return stats.schema.columns, len(stats.schema.columns)
+
+    # -- what was learned about a column -------------------------------------------------------
+
+    def _value_smoothing(self) -> Smoothing:
+        """Return what makes P(value | class) of the counts of a column alone."""
+        return Smoothing(alpha=0.0)
+
+    def _choices(self, place: int) -> int:
+        """Return the values of a categorical column, one more where missing is one."""
+        values = self.statistics_.values
+        last = int(values.offsets[place + 1]) - 1
+        as_value = self.missing == "category" and bool(values.counts[last].any())
+        return int(values.shape.sizes[place]) + as_value
+
+    def _value_counts(self, place: int) -> NDArray[Any]:
+        """Return the counts of the values of a categorical column, as many as are choices."""
+        values = self.statistics_.values
+        first = int(values.offsets[place])
+        return values.counts[first : first + self._choices(place)]
+
+    def _margin(self, place: int) -> Floats:
+        """Return P(value | class) of a categorical column, as many values as are choices."""
+        counts = self._value_counts(place)
+        return self._value_smoothing().ratio(counts, counts.sum(axis=0), float(len(counts)))
+
+    def _distribution(self, place: int) -> Distribution:
+        """Return what the model has of a categorical column, by its place among these."""
+        return Distribution((), self._margin(place), self._value_counts(place))
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        """Return what the model has of a numeric column, by its place among these."""
+        nothing = np.full(len(self.classes_), np.nan)
+        if (moments := self.statistics_.parts.get("moments")) is None:
+            return ClassNumbers("numbers of each class", nothing, nothing, nothing, nothing)
+        rows = moments.count[place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(rows > 0, moments.mean[place] + moments.rest[place], np.nan)
+            deviation = np.sqrt(moments.scatter[place] / rows)
+        missing = self.statistics_.values.class_counts - rows
+        says = "mean and standard deviation of each class"
+        return ClassNumbers(says, mean, deviation, rows, missing)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        schema, values = self.schema_, self.statistics_.values
+        feature = schema.features[j]
+        place = schema.places[feature.kind].index(j)
+        if feature.values is None:
+            found = self._class_numbers(place)
+            return of_numbers(feature.name, found, self.classes_, values.class_counts)
+        shown = self._distribution(place)
+        return of_values(
+            schema.categorical,
+            place,
+            shown,
+            self.classes_,
+            margin=self._margin(place) if shown.parents else shown.probability,
+            class_counts=values.class_counts,
+            missing=values.counts[int(values.offsets[place + 1]) - 1],
+        )
 
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str

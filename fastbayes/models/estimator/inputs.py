@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
+from fastbayes.core.picks import Selection
+from fastbayes.core.schema import Needed
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.memory import (
     Joined,
     Renamed,
@@ -22,7 +25,8 @@ from fastbayes.data.memory import (
     is_name,
     to_array,
 )
-from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, open_source
+from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.scan.sink import takes_absent
 
 
 class Training(NamedTuple):
@@ -178,37 +182,54 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
     return pa.array(np.asarray(filled, dtype=np.str_), mask=missing)
 
 
-def open_rows(model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] = ()) -> Any:
-    """Return the source of rows: as they are (`reset`), or with the names that the model knows."""
+def open_rows(
+    model: Any, X: Any, *, reset: bool = False, labels: Sequence[str] | None = None
+) -> Any:
+    """Return the source of rows: as they are (`reset`), or with the names that the model knows.
+
+    `labels` are columns of classes and weights; None where rows are to be scored.
+    """
+    taking = None if labels is None else Selection.made(model.columns, model.exclude, labels)
     if is_array(X):
-        return _renamed(model, open_source(_cells(model, X, reset=reset)), fitted=not reset)
+        source = open_source(_cells(model, X, reset=reset))
+        if reset and taking is not None:
+            return source.only(taking.of(source.schema.names, "X"))
+        return _renamed(model, source, fitted=not reset)
     if reset:
-        return open_source(X, types=as_given(model.categorical, model.domains))
-    return _positioned(model, open_source(X, **as_at_fit(model.schema_)), labels)
+        return open_source(X, columns=taking, types=as_given(model.categorical, model.domains))
+    known = None if taking is None else Needed(model.schema_, taking.keep)
+    source = open_source(X, columns=known, **as_at_fit(model.schema_))
+    return _positioned(model, source, labels or ())
 
 
 def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
-    source, names = open_rows(model, X), model.schema_.names
-    return source if is_array(X) else _selected(model, X, source, names)
+    source = open_rows(model, X)
+    return source if is_array(X) else _selected(model, X, source)
 
 
-def _selected(model: Any, X: Any, source: Any, names: tuple[str, ...]) -> Any:
+def _selected(model: Any, X: Any, source: Any) -> Any:
     """Read only what the model needs; what else is there is said once."""
+    names = model.schema_.read_from(source.schema.names)
     used = set(names)
     extra = [n for n in source.schema.names if n not in used]
+    if not used <= {*source.schema.names}:
+        if not takes_absent(model):
+            return source  # the encoder says which column is not there
+        names = [name for name in names if name in source.schema.names]
     if not extra or isinstance(source, Renamed):
-        return source
-    if not used <= set(source.schema.names):
-        return source  # the encoder says which column is not there
+        return filled(source, model.schema_)
+    fitted = getattr(model, "model_", model)  # that of a meta-estimator
+    taking = Selection.made(fitted.columns, fitted.exclude)
+    extra = [n for n in extra if taking is None or n in taking]  # the others are known to be there
     if unknown := [n for n in extra if n != model.schema_.target]:
         warn(
             f"{source.description}: the model does not use {unknown[:5]}"
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
     if source.rereadable:
-        return open_source(X, columns=list(names), **as_at_fit(model.schema_))
-    return source
+        source = open_source(X, columns=names or None, **as_at_fit(model.schema_))
+    return filled(source, model.schema_)
 
 
 def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
@@ -216,21 +237,26 @@ def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
     names = model.schema_.names if fitted and hasattr(model, "schema_") else None
     if names is None or list(names) == source.schema.names:
         return source
+    if not hasattr(model, "feature_names_in_") and {*names} <= {*source.schema.names}:
+        return source.only(list(names))  # `exclude` left some out
     return Renamed(source, names)
 
 
 def _positioned(model: Any, source: Source, labels: Sequence[str]) -> Any:
     """Match the columns of a frame by position where the model was fitted on a bare array."""
-    if hasattr(model, "feature_names_in_") or set(model.schema_.names) <= set(source.schema.names):
+    needed = model.schema_.read_from(source.schema.names)
+    if hasattr(model, "feature_names_in_") or {*needed} <= {*source.schema.names}:
         return source
     others = [n for n in source.schema.names if n not in labels]
-    if len(others) != len(model.schema_.names):
+    if len(others) != (n_features := model.n_features_in_):
         raise DataError(
-            f"X has {len(others)} features, but {type(model).__name__} is expecting "
-            f"{len(model.schema_.names)} features as input"
+            f"X has {len(others)} features, but {type(model).__name__} is expecting {n_features} "
+            "features as input"
         )
     warn(f"X has feature names, but {type(model).__name__} was fitted without feature names")
     known = iter(model.schema_.names)
+    if len(model.schema_.names) < n_features:  # some are left out by `exclude`
+        known = iter([f"x{j}" for j in range(n_features)])
     return Renamed(source, [n if n in labels else next(known) for n in source.schema.names])
 
 
@@ -284,7 +310,10 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         )
     table = pa.table(X)
     if y not in table.column_names:
-        raise SchemaError(f"no column {y!r} in X; its columns are {table.column_names}")
+        raise SchemaError(
+            f"no column {y!r} in X; its columns are {table.column_names}"
+            + did_you_mean(y, table.column_names)
+        )
     return table.drop_columns([y]), table.column(y)
 
 

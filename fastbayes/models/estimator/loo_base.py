@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,14 +114,30 @@ class LooScorer:
         What is as all rows have it, in words.
     prior
         The class prior without a row.
+    remade
+        Returns the function and arguments that make the scorer anew, which are pickled in its
+        place: a model takes less than tables. None where it is pickled as it is.
     """
 
     fixed: tuple[str, ...] = ("schema",)
+    remade: Callable[[], tuple[Any, ...]] | None = None
 
     def __init__(self, model: Any, counts: NDArray[Any], rule: Smoothing) -> None:
         self._made: dict[bool, Scorers] = {}
         self.rule = rule
         self.prior = PriorWithout(counts, rule, model.class_prior, model.class_log_prior_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels do not travel: scorers are made where they are needed.
+        return {**vars(self), "_made": {}}
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        return super().__reduce_ex__(protocol) if self.remade is None else self.remade()
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
 
     def _scorers(self, cells: float) -> Scorers:
         """Return what scores the other classes, and what scores the class of the row."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,11 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.decisions import Decisions, decide
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import check_iteration, converged, squarem
+from fastbayes.core.picks import unknown_column
 from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.appended import Appended
+from fastbayes.models.estimator.column_table import ColumnTable
+from fastbayes.models.estimator.explanation import Explanation
+from fastbayes.models.estimator.importance import Importance, importance
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.protocol import Estimator
@@ -24,39 +27,6 @@ from fastbayes.models.estimator.sampling import class_codes
 
 # Writes what a scorer says of a block of rows; may return how many rows got the prior.
 ScoreRows = Callable[[Any, tuple[Any, ...], NDArray[Any]], int | None]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a model says what it says: contributions in nats that add up to the log joint.
-
-    Parameters
-    ----------
-    contributions
-        (n_rows, n_features, n_classes): ln P(x_j | c), 0 where the value is missing.
-    prior
-        (n_classes,): ln P(c).
-    features
-        Feature names, in the order of the second axis.
-    classes
-        Class labels, in the order of the last axis.
-    unseen
-        Number of values that were never seen at fit, by column.
-    prior_rows
-        Number of rows that are impossible under every class, which the prior answers.
-    super_parents
-        (n_rows, n_features, n_classes) of averages over super-parents, None of other models: the
-        share of each super-parent in the probability of a row and class. Shares sum to 1; a row
-        that naive Bayes answers, and an impossible class, has none.
-    """
-
-    contributions: Floats
-    prior: Floats
-    features: tuple[str, ...]
-    classes: NDArray[Any]
-    unseen: dict[str, int]
-    prior_rows: int
-    super_parents: Floats | None = None
 
 
 class Prediction(Estimator):
@@ -69,6 +39,11 @@ class Prediction(Estimator):
 
     classes_: NDArray[Any] = fitted("(n_classes,) labels, sorted.")
     class_log_prior_: Floats = fitted()
+
+    # Whether the log joint is a sum of one term for each column; whether these terms stay what
+    # they are when the model is fitted without one of the columns.
+    _sums_columns: ClassVar[bool] = False
+    _keeps_terms: ClassVar[bool] = False
 
     # -- what a subclass gives -----------------------------------------------------------------
 
@@ -98,14 +73,19 @@ class Prediction(Estimator):
         """Return the part of the log joint that no feature contributes, (n_classes,)."""
         return self._log_prior()
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
-        """Return contributions, unseen values by column, and shares of super-parents or None.
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        """Return contributions, unseen values by column, shares of super-parents or None, and rows.
 
-        Contributions and shares are (n_rows, n_features, n_classes).
+        Contributions and shares are (n_rows, n_features, n_classes); rows as `Explanation` has
+        them.
         """
         raise NotImplementedError
 
     def _feature_names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _column_table(self, j: int) -> ColumnTable:
+        """Return what was learned about a feature, by its place among all."""
         raise NotImplementedError
 
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
@@ -273,14 +253,110 @@ class Prediction(Estimator):
         -------
         Explanation
             `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) in nats; their
-            sum is the log joint. `super_parents` says which super-parents spoke.
+            sum is the log joint. `table(row)` says it of one row, the largest first;
+            `super_parents` says which super-parents spoke.
         """
         self._check_fitted()
-        contributions, unseen, shares = self._explained(X)
+        contributions, unseen, shares, rows = self._explained(X)
         prior = self._explained_prior().copy()
         impossible = np.isneginf(contributions.sum(axis=1) + prior).all(axis=1)
         names, prior_rows = self._feature_names(), int(impossible.sum())
-        return Explanation(contributions, prior, names, self.classes_, unseen, prior_rows, shares)
+        known = contributions, prior, names, self.classes_, unseen, prior_rows
+        return Explanation(*known, shares, rows)
+
+    def table(self, column: str) -> ColumnTable:
+        """Return what the model has learned about one column, as people read it.
+
+        Parameters
+        ----------
+        column
+            Its name; the columns of an array without names are x0, x1, ...
+
+        Returns
+        -------
+        ColumnTable
+            `table`, an Arrow table: P(value | class) with the counts, by the values of the parents
+            where the column depends on others; of numbers mean, standard deviation, rows and share
+            missing within each class; the coefficients of a logistic regression. `str` and
+            `to_dict` show it.
+
+        Raises
+        ------
+        SchemaError
+            When there is no such column; the message names those that are like it.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> rows = {"sky": ["sun", "sun", "rain", "rain"], "play": ["yes", "yes", "no", "yes"]}
+        >>> print(fb.NaiveBayes().fit(rows, "play").table("sky"))
+        sky: P(value | class)
+        <BLANKLINE>
+          value  proba_no  proba_yes  count_no  count_yes
+          rain    0.66667        0.4         1          1
+          sun     0.33333        0.6         0          2
+        """
+        self._check_fitted()
+        names = list(self._feature_names())
+        if column not in names:
+            raise SchemaError(unknown_column(column, names, f"this {type(self).__name__}"))
+        return self._column_table(names.index(column))
+
+    def importance(self, X: Any = None, y: Any = None) -> Importance:
+        """Return which columns the answers come from, the one that speaks loudest first.
+
+        Parameters
+        ----------
+        X
+            Rows, as in `predict`; or statistics of columns, values and classes that the model
+            knows. None for the statistics that the model was fitted to.
+        y
+            The name of the class column of X, or (n_rows,) labels; the name at fit by default.
+
+        Returns
+        -------
+        Importance
+            `table`, an Arrow table, with a line for each column. `mean_log_odds`: mean over rows
+            of |ln P(x_j | a) - ln P(x_j | b)| in nats, and over the pairs of classes a and b; in
+            models that are no product over columns, of what `explain` says instead. `information`:
+            I(X_j; C) = sum_vc p(v, c) ln(p(v, c) / (p(v) p(c))) in nats over the rows in which the
+            column is known, of the counts without smoothing. `log_loss_without`: mean of -ln P(y |
+            x) over the rows, by the model that is fitted without the column, and `gain`, that less
+            `log_loss`, which is the model's own. What is not known is null, and `reason` says why.
+
+        Raises
+        ------
+        DataError
+            When there are no rows, or one has a class that the model does not know.
+        SchemaError
+            When statistics hold what the model does not know; or as in `predict`.
+
+        Notes
+        -----
+        Counts suffice for `mean_log_odds` of columns of values in a product over columns, and for
+        `information`; rows are needed for the rest, and read once. Models are fitted without a
+        column by arithmetic on the count, never by another scan: those that learned from rows, or
+        from counts of columns together, have no such loss. Losses are those of the rows given, each
+        of weight 1: those of `fit` make every column look better than new rows do.
+
+        References
+        ----------
+        Možina, Demšar, Kattan, Zupan (2004), Nomograms for visualization of naive Bayesian
+        classifier, PKDD. Cover, Thomas (2006), Elements of information theory, eq. 2.28.
+
+        Examples
+        --------
+        >>> import fastbayes as fb
+        >>> rows = {"sky": ["sun", "sun", "rain", "rain"], "play": ["yes", "yes", "no", "no"]}
+        >>> found = fb.NaiveBayes().fit(rows, "play").importance(rows)
+        >>> print(found)
+        4 rows, log-loss 0.287682 nats
+        <BLANKLINE>
+          column  mean_log_odds  information  log_loss_without     gain
+          sky            1.0986      0.69315           0.69315  0.40547
+        """
+        self._check_fitted()
+        return importance(self, X, y)
 
     def sample(self, n: int, y: Any = None, seed: int | None = None) -> pa.Table:
         """Draw rows from the model.

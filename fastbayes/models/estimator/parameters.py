@@ -13,6 +13,7 @@ import numpy as np
 
 from fastbayes.core.batch import GREATEST
 from fastbayes.core.numbers import as_float
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import resolved_threads
 from fastbayes.scan.budget import check_limit
 
@@ -35,6 +36,9 @@ class Parameter:
         Called with the name and the value before a fit; raises ValueError.
     kw_only
         Whether it is given by name only.
+    filed
+        Whether files of models always have it; else only where it is not the default, so that files
+        of models that do not use it are as those of earlier versions.
     """
 
     default: Any
@@ -42,11 +46,12 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     check: Check | None = None
     kw_only: bool = True
+    filed: bool = True
 
     def validate(self, name: str, value: Any) -> None:
         """Raise ValueError where a value is not allowed; the message names both."""
         if self.choices and not _among(value, self.choices):
-            raise ValueError(f"{name}={value!r}: use one of {self.choices}")
+            raise ValueError(f"{name}={value!r}: {use_one_of(value, self.choices)}")
         if self.check is not None:
             self.check(name, value)
 
@@ -63,9 +68,10 @@ def parameter(
     choices: tuple[Any, ...] = (),
     check: Check | None = None,
     kw_only: bool = True,
+    filed: bool = True,
 ) -> Any:
     """Declare a parameter in the body of a model's class: see `Parameter`."""
-    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only)
+    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only, filed)
 
 
 def fitted(doc: str = "", *, init: Literal[False] = False) -> Any:

@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature
+from fastbayes.data.dates import by_python
 from fastbayes.data.encode import Encoder
+from fastbayes.data.nested import flat_row
 from fastbayes.data.segments import Place
-from fastbayes.data.unify import unknown_column
+from fastbayes.scan.sink import takes_absent
 
 # Returns the code of a value, None where the model itself has to look at it.
 CodeOf = Callable[[Any], int | None]
@@ -59,9 +62,9 @@ class Predictor:
         rows = pa.record_batch([pa.nulls(1)] * len(schema.names), names=list(schema.names))
         encoder = Encoder.applying_to(schema, rows.schema)
         self._groups = encoder.encode(rows, Place("", 0)).batch.codes
-        codes = [(f.name, _code_of(f)) for f in schema.categorical]
+        codes = [(f.column, _of_part(f, _code_of(f))) for f in schema.categorical]
         self._codes = [[codes[j] for j in group.features.tolist()] for group in self._groups]
-        self._numeric = [f.name for f in schema.numeric]
+        self._numeric = [(f.column, _of_part(f, _number)) for f in schema.numeric]
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -138,8 +141,8 @@ class Predictor:
                     return None
                 codes.append(code)
             group.codes[:, 0] = codes
-        for name, number in zip(self._numeric, numbers, strict=True):
-            value = _number(row[name]) if name in row else None
+        for (name, number_of), number in zip(self._numeric, numbers, strict=True):
+            value = number_of(row[name]) if name in row else None
             if value is None:
                 return None
             number[0] = value
@@ -157,7 +160,12 @@ class Predictor:
         """Return a row as the model takes it."""
         if isinstance(row, (pa.RecordBatch, pa.Table)):
             return row
-        names = self._model.schema_.names
+        names = self._model.schema_.read_from(row)
+        if not all(name in row for name in names):
+            row = flat_row(row)
+            names = self._model.schema_.read_from(row)
+        if takes_absent(self._model):
+            return {name: [row.get(name)] for name in names}
         if missing := [name for name in names if name not in row]:
             raise SchemaError(unknown_column(missing[0], [*map(str, row)], "the row"))
         return {name: [row[name]] for name in names}
@@ -170,6 +178,19 @@ def _number(value: Any) -> float | None:
     if isinstance(value, float):
         return None if math.isinf(value) else value
     return float(value) if type(value) is int and abs(value) < 1 << 63 else None
+
+
+def _of_part(feature: Feature, of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what takes a value of the column that a feature is made of; None as `of` has it."""
+    if feature.part is None:
+        return of
+    told = by_python(feature.part)
+
+    def of_part(value: Any) -> Any:
+        part = None if value is None else told(value)
+        return of(part) if part is not None or value is None else None
+
+    return of_part
 
 
 def _code_of(feature: Feature) -> CodeOf:

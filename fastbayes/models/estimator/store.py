@@ -39,17 +39,40 @@ def save(model: Any, path: str | os.PathLike[str], *, force: bool = False) -> No
     if isinstance(model, (Statistics, BayesianNetwork)):
         model.save(path, force=force)
         return
+    files.write(path, *_of_kind(model), force=force)
+
+
+def to_bytes(model: Any) -> bytes:
+    """Return a fitted classifier as bytes that travel: those of the file that `save` writes."""
+    return files.to_bytes(*_of_kind(model))
+
+
+def _of_kind(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     name = type(model).__name__
     if name not in MODELS:
         raise SchemaError(f"{name} has no file format; there is one for {sorted(MODELS)}")
+    header, arrays = _described(model)
+    return {"kind": "model", "class": name, **header}, arrays
+
+
+def _described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     header, arrays = model.state()
-    params = {key: jsonable(value) for key, value in model.get_params(deep=False).items()}
-    files.write(
-        path,
-        {"kind": "model", "class": name, "params": params, "state": header},
-        arrays,
-        force=force,
-    )
+    return {"params": jsonable(_filed(model)), "state": header}, arrays
+
+
+def packed(model: Any) -> tuple[type, bytes]:
+    """Return the class of a fitted model and what its file would hold, for `unpacked`.
+
+    That is a small part of what a pickle holds, which has the tables that are made of counts.
+    """
+    return type(model), files.to_bytes(*_described(model))
+
+
+def unpacked(cls: Any, data: bytes) -> Any:
+    """Return the fitted model that `packed` described."""
+    origin = f"{len(data):,} bytes"
+    header, arrays = files.from_bytes(data, origin)
+    return cls.from_state(header["params"], header["state"], arrays, origin)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -70,23 +93,32 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileFormatError
         When the file is not one of ours, or is damaged.
     """
-    header, arrays = files.read(path)
+    return _made_of(*files.read(path), str(path))
+
+
+def from_bytes(data: bytes) -> Any:
+    """Return what `to_bytes`, or the file, was made of; errors as of `load`."""
+    origin = f"{len(data):,} bytes"
+    return _made_of(*files.from_bytes(data, origin), origin)
+
+
+def _made_of(header: Mapping[str, Any], arrays: dict[str, Any], origin: str) -> Any:
     if header.get("kind") == "statistics":
-        return Statistics.from_state(header, arrays, str(path))
+        return Statistics.from_state(header, arrays, origin)
     name = header.get("class")
     if header.get("kind") != "model" or name not in (*MODELS, "BayesianNetwork"):
         raise FileFormatError(
-            f"{path}: holds {name or header.get('kind')!r}, which this version does "
+            f"{origin}: holds {name or header.get('kind')!r}, which this version does "
             "not know; read it with the version that wrote it"
         )
     cls = BayesianNetwork if name == "BayesianNetwork" else MODELS[name].load()
     try:
-        return cls.from_state(header["params"], header["state"], arrays, str(path))
+        return cls.from_state(header["params"], header["state"], arrays, origin)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
-            f"{path}: the parts of the model do not fit together ({error}); write it again"
+            f"{origin}: the parts of the model do not fit together ({error}); write it again"
         ) from error
 
 
@@ -98,6 +130,16 @@ def made(options: Mapping[str, Any], source: str) -> Any:
             "the version that wrote it"
         )
     return MODELS[name].load()(**options["params"])
+
+
+def _filed(model: Any) -> dict[str, Any]:
+    """Return the parameters that a file of the model has."""
+    declared = getattr(model, "_declared", {})
+    return {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in declared or declared[name].filed or value is not declared[name].default
+    }
 
 
 def jsonable(value: Any) -> Any:
@@ -113,8 +155,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, DAG):  # of a network a model keeps the graph
         return jsonable(value.parents)
     if type(value).__name__ in MODELS:  # a model of a model
-        params = value.get_params(deep=False)
-        return {"class": type(value).__name__, "params": jsonable(params)}
+        return {"class": type(value).__name__, "params": jsonable(_filed(value))}
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, Iterable):

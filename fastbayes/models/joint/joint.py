@@ -194,6 +194,16 @@ class JointTable:
         self.search = best = best_of(score, tol, max_iter, "tau='loo'")
         return float(f"{best.point * scale:.3g}")
 
+    def margin(self, place: int) -> Floats:
+        """Return P(v_j | c) of one column, all others summed out, (S_j, K)."""
+        first, states = int(self.cells.offsets[place]), int(self.cells.choices[place])
+        alone = np.exp(self.log_margins[first : first + states])
+        counts = np.zeros((states, self.cells.n_classes))
+        np.add.at(counts, self.keys[:, place], self.counts)
+        total = self.totals + self.tau
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(total > 0, (counts + self.tau * alone) / total, alone)
+
     def hidden(self, codes: Ints) -> Bools:
         """Return which codes of (m, n) are no observation."""
         if not len(codes):
@@ -442,6 +452,9 @@ class JointBayes(Classifier, Iterative):
         k = len(self.classes_)
         sizes = [max(int(s), 1) for s in self._table.cells.choices]
         return k - 1 + k * (math.prod(sizes) - 1)
+
+    def _margin(self, place: int) -> Floats:
+        return self._table.margin(place)
 
     def _scorer(self, cells: float) -> Any:
         return JointTableScorer(self.class_log_prior_, self._table, cells)

@@ -13,6 +13,7 @@ from fastbayes.core.errors import DataError, warn
 from fastbayes.core.schema import labels
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.column_table import ClassNumbers
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter, pseudo_count
@@ -22,6 +23,7 @@ from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, Mi
 from fastbayes.models.joint.joint import TAU, JointTable, JointTableScorer, drawn_cells
 from fastbayes.models.numeric.gaussian import SHARES_PRIOR, listed, named
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.cell_scatter import pooled
 
 
 class JointGaussian(Classifier, Iterative):
@@ -202,6 +204,19 @@ class JointGaussian(Classifier, Iterative):
         sizes = [max(int(s), 1) for s in self._mixture.table.cells.choices]
         free = math.prod(sizes) - 1 if self.cells == "joint" else sum(s - 1 for s in sizes)
         return k - 1 + k * free + (self.n_cells_ if sizes else k) * (p + p * (p + 1) // 2)
+
+    def _margin(self, place: int) -> Floats:
+        return self._mixture.table.margin(place)
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        found = self.statistics_.cell_scatter
+        together = pooled(found.groups, found.keys[:, -1], len(self.classes_))
+        rows = together.n
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(rows > 0, together.mean[:, place] + together.rest[:, place], np.nan)
+            deviation = np.sqrt(together.scatter[:, place, place] / rows)
+        says = "mean and standard deviation of each class, of rows in which every number is known"
+        return ClassNumbers(says, mean, deviation, rows, np.full(len(rows), np.nan))
 
     def _scorer(self, cells: float) -> Any:
         return MixtureScorer(self.class_log_prior_, self._mixture, cells)

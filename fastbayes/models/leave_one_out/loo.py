@@ -8,6 +8,7 @@ from typing import Any
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.models.leave_one_out.loo_quadratic import check_apart
 from fastbayes.models.numeric.gaussian import GaussianBayes
 from fastbayes.models.registry import MODELS
@@ -60,7 +61,12 @@ def loo_scorer(fitted: Any, *, chosen: bool = False) -> LooScorer:
     by_rows = getattr(fitted, "_reads_rows", False) or getattr(fitted, "select", None)
     if (chosen or by_rows) and "structure" not in result.fixed:
         result.fixed = (*result.fixed, "structure")
+    result.remade = lambda: (_remade, (*packed(fitted), chosen))
     return result
+
+
+def _remade(cls: type, data: bytes, chosen: bool) -> LooScorer:
+    return loo_scorer(unpacked(cls, data), chosen=chosen)
 
 
 def kind_of(model: Any) -> Callable[[Any], LooScorer]:

@@ -15,7 +15,7 @@ from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import LooNaive, NaiveBayes
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.loo_base import LooRows, LooScorer, rows_of, without
+from fastbayes.models.estimator.loo_base import LooRows, LooScorer, Scorers, rows_of, without
 from fastbayes.models.estimator.smoothing import Smoothing, Spread
 from fastbayes.models.numeric.conjugate import predictive, prior_of
 from fastbayes.models.numeric.covariance import (
@@ -90,7 +90,6 @@ class LooQuadratic(LooScorer):
             self.factor = (self.mass + 1) / (self.mass * self.densities.dof)
             self.regular = np.ones(len(n), np.bool_)
         self.others: ClassScatter | None = None
-        self._scored: dict[bool, Any] = {}
 
     def _rows(self, n: Floats) -> Floats:
         """Return the rows of the covariance of each class, with ddof still to be taken off."""
@@ -122,11 +121,10 @@ class LooQuadratic(LooScorer):
     def log_joint(self, batch: Batch, out: Floats) -> float:
         """Write ln P(c, x) into `out`, and return how close to each other two of them are equal."""
         rows, kind = rows_of(batch), dispatch.compiled(batch.cells)
-        if kind not in self._scored:
-            nothing = np.zeros(len(self.sums.n))
-            module = dispatch.load("quadratic", batch.cells)
-            self._scored[kind] = self.densities.scorer(module, nothing)
-        self._scored[kind].log_joint(batch.codes, batch.numeric, out)
+        if kind not in self._made:
+            self._made[kind] = self._scorers(batch.cells)
+        scorer, _ = self._made[kind]
+        scorer.log_joint(batch.codes, batch.numeric, out)
         if self.others is not None:
             given = self._told(rows, self.others)
             out[:] = self._anew(np.stack(batch.numeric, axis=1), given)
@@ -134,7 +132,12 @@ class LooQuadratic(LooScorer):
             for x, at in _complete(batch):
                 self._without(x, _at(rows, at), at, out)
         out += self.prior(rows.y, rows.gone)
-        return float(self._scored[kind]._tie)
+        return float(scorer._tie)
+
+    def _scorers(self, cells: float) -> Scorers:
+        nothing = np.zeros(len(self.sums.n))
+        scorer = self.densities.scorer(dispatch.load("quadratic", cells), nothing)
+        return scorer, scorer
 
     def _without(self, x: Floats, rows: LooRows, at: NDArray[np.int64], out: Floats) -> None:
         """Put the densities of complete rows without themselves into `out`."""

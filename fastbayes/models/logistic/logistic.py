@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
@@ -22,7 +23,9 @@ from fastbayes.core.errors import (
 from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema, labels
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
+from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
@@ -154,7 +157,10 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
     texts, found = [str(label) for label in known], np.ones(len(known))
     for label, value in weight.items():
         if label not in known and label not in texts:
-            raise ValueError(f"class_weight: there is no class {label!r}; there are {known}")
+            raise ValueError(
+                f"class_weight: there is no class {label!r}; there are {known}"
+                f"{did_you_mean(label, known)}"
+            )
         if not (isinstance(value, (int, float, np.number)) and 0 <= value < math.inf):
             raise ValueError(f"class_weight[{label!r}]={value!r}: use a finite number >= 0")
         found[known.index(label) if label in known else texts.index(label)] = value
@@ -300,6 +306,9 @@ class LogisticRegression(Classifier):
     together where there are many.
 
     `explain` gives each column of a pair half of what the pair adds.
+
+    Workers of `engines` read the rows once for each step: of up to 2,000 coefficients a pass brings
+    all second derivatives, of more each product of them is a pass.
 
     Separable rows have no optimum without a penalty; the steps then end at finite coefficients,
     with a warning and `converged_` False.
@@ -824,6 +833,24 @@ class LogisticRegression(Classifier):
         self._check_fitted()
         c, layout, fit = self.coefficients_, self._fit.layout, self._fit
         return wald_table(c, layout, fit.information, fit.references, self.schema_, level)
+
+    @property
+    def _sums_columns(self) -> bool:  # type: ignore[override]
+        return not self.coefficients_.pairs
+
+    def _column_table(self, j: int) -> ColumnTable:
+        schema, table = self.schema_, self.coefficients()
+        feature, values = schema.features[j], self.statistics_.values
+        names = [f.name for f in schema.categorical]
+        pairs = [(names[a], names[b]) for a, b in self.coefficients_.pairs]
+        terms = [feature.name, *(f"{a}:{b}" for a, b in pairs if feature.name in (a, b))]
+        shown = table.filter(pc.is_in(table["feature"], pa.array(terms)))
+        place = schema.places[feature.kind].index(j)
+        lost = values.missing[place].sum() if feature.values is not None else np.nan
+        if (moments := self.statistics_.parts.get("moments")) is not None and np.isnan(lost):
+            lost = values.class_counts.sum() - moments.count[place].sum()
+        missing = None if np.isnan(lost) else float(lost) / float(values.class_counts.sum())
+        return ColumnTable(feature.name, "coefficients and odds ratios", shown, missing)
 
     # -- saving --------------------------------------------------------------------------------
 

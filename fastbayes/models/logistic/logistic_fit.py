@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Alignment
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.logistic.information import ExpandedRows
 from fastbayes.models.logistic.minimise import (
     Iterate,
     Recorder,
@@ -21,7 +22,14 @@ from fastbayes.models.logistic.minimise import (
     descent,
     newton,
 )
-from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows
+from fastbayes.scan.packed_rows import (
+    OfBatch,
+    PackedRows,
+    Reading,
+    RowsElsewhere,
+    over_packed,
+    read_rows,
+)
 from fastbayes.statistics.bundle import Statistics
 
 # From coefficients to others of the same scores.
@@ -423,6 +431,8 @@ def solve(
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
+    if isinstance(rows, RowsElsewhere) and ExpandedRows.suit(reading, theta.size):
+        rows = ExpandedRows.like(rows, ahead=model.solver == "newton-cg")
     l1, strength = model._penalty == "l1", 0.0 if model._penalty is None else 1.0 / model.C
     squared = penalty_of(layout, 0.0 if l1 else strength, 2)
     absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta) if l1 else None
@@ -498,26 +508,48 @@ def spent_on(trace: Floats) -> float:
     return float(trace[-1, PASSES]) if len(trace) else 0.0
 
 
+class Misjudged(NamedTuple):
+    """A pass over rows, wherever they are, that counts those whose own class is not the likeliest.
+
+    theta  (P, M) coefficients
+    """
+
+    theta: Floats
+
+    def of(self, gradient: Any) -> OfBatch:
+        """Return the pass where the rows are."""
+        return over_packed(gradient, self.over(gradient))
+
+    def over(self, gradient: Any) -> Callable[[Any], float]:
+        """Return the pass over packed rows."""
+        margins = gradient.margins(self.theta)
+
+        def run(packed: Any) -> float:
+            m, n = margins(packed), packed.n_rows
+            classes, weight = packed.classes[:n], packed.weight
+            if m.shape[1] == 1:
+                short = m[:, 0] * (2.0 * classes - 1) <= 0
+            else:
+                own = m[np.arange(n), classes]
+                m[np.arange(n), classes] = -np.inf
+                short = own <= m.max(axis=1)
+            weighted = weight is not None and len(weight) > 0
+            return float((short & (weight[:n] > 0)).sum() if weighted else short.sum())
+
+        return run
+
+
 def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:
     """Return whether a larger margin would make the loss of some rows ever smaller.
 
     All rows are right, or a coefficient is where its rows have hardly any curvature left.
     """
-    margins = rows.gradient.margins(theta)
-
-    def wrong(packed: Any) -> bool:
-        m, n = margins(packed), packed.n_rows
-        classes, weight = packed.classes[:n], packed.weight
-        if m.shape[1] == 1:
-            short = m[:, 0] * (2.0 * classes - 1) <= 0
-        else:
-            own = m[np.arange(n), classes]
-            m[np.arange(n), classes] = -np.inf
-            short = own <= m.max(axis=1)
-        weighted = weight is not None and len(weight) > 0
-        return bool((short & (weight[:n] > 0)).any() if weighted else short.any())
-
-    if not any(list(rows.each(wrong))):
+    misjudged = Misjudged(theta)
+    if isinstance(rows, RowsElsewhere):
+        wrong = rows.passed(misjudged)
+    else:
+        wrong = rows.sums(misjudged.over(rows.gradient))
+    if not wrong:
         return True
     bent = rows.sums(rows.gradient.curvature(theta))
     even = rows.sums(rows.gradient.curvature(np.zeros_like(theta)))

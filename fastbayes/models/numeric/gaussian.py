@@ -16,6 +16,8 @@ from fastbayes.core.schema import Feature, labels
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows
+from fastbayes.models.estimator.column_table import ClassNumbers
+from fastbayes.models.estimator.inputs import open_features
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, number, parameter
 from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
@@ -199,7 +201,7 @@ class Discriminant(TableRows):
                 out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
             return 0
 
-        return self._scan(X, project, axes.shape[1])[0]
+        return self._scan(open_features(self, X), project, axes.shape[1])[0]
 
 
 logger = logging.getLogger("fastbayes")
@@ -520,6 +522,28 @@ class GaussianBayes(Discriminant, Classifier):
         return k - 1 + k * p + free.get(self.covariance, k)
 
     # -- answers -------------------------------------------------------------------------------
+
+    @property
+    def _sums_columns(self) -> bool:  # type: ignore[override]
+        return self._by_column
+
+    @property
+    def _keeps_terms(self) -> bool:  # type: ignore[override]
+        return self.covariance == "diagonal"
+
+    def _class_numbers(self, place: int) -> ClassNumbers:
+        k, p = self.mean_.shape
+        covariance, stats = np.asarray(self.covariance_), self.statistics_
+        if self._by_column:
+            variance = covariance if covariance.ndim == 1 else covariance[:, place]
+            rows = known = stats.moments.count[place]
+        else:
+            variance = np.broadcast_to(covariance, (k, p, p))[:, place, place]
+            known = stats.scatter.known()[:, place]
+            rows = known if self.missing == "impute_mean" else stats.scatter.count
+        missing = stats.values.class_counts - known
+        says = "normal density of each class"
+        return ClassNumbers(says, self.mean_[:, place], np.sqrt(variance), rows, missing)
 
     def _scorer(self, cells: float) -> Any:
         if not self._by_column:

@@ -567,10 +567,10 @@ class DropIn(Model):
             pass
         return out
 
-    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None]:
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
         checked = check_features(self, X, reset=False)
         dense = checked if isinstance(checked, np.ndarray) else checked.toarray()
-        return self._contributions(dense), self._unseen(dense), None
+        return self._contributions(dense), self._unseen(dense), None, dense
 
     def _feature_names(self) -> tuple[str, ...]:
         if hasattr(self, "feature_names_in_"):

@@ -15,6 +15,13 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError, warn
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.column_table import (
+    ClassNumbers,
+    ColumnTable,
+    of_classes,
+    of_codes,
+    of_numbers,
+)
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.sampling import value_codes
@@ -178,6 +185,11 @@ class SumsDropIn(DiscreteDropIn):
     def _contributions(self, X: Any) -> Floats:
         return _times(indicators(X, self._above())[:, :, None], self.feature_log_prob_.T)
 
+    def _column_table(self, j: int) -> ColumnTable:
+        name, says = self._feature_names()[j], "share of the total of each class"
+        share, total = np.exp(self.feature_log_prob_[:, j]), self.feature_count_[:, j]
+        return of_classes(name, says, self.classes_, share=share, total=total)
+
 
 def _log_shares(smoothed: Floats) -> Floats:
     """Return ln of each number's share of its row; 0/0, a class never seen at alpha=0, is 1/n."""
@@ -288,6 +300,11 @@ class ComplementNB(SumsDropIn):
         k = len(self.classes_)
         return self.class_log_prior_ if k == 1 else np.zeros(k)
 
+    def _column_table(self, j: int) -> ColumnTable:
+        name, says = self._feature_names()[j], "weight in the score of each class"
+        weight, total = self.feature_log_prob_[:, j], self.feature_count_[:, j]
+        return of_classes(name, says, self.classes_, weight=weight, total=total)
+
     @property
     def n_parameters_(self) -> int:
         """Number of free parameters: K(d - 1) weights."""
@@ -318,6 +335,8 @@ class BernoulliNB(SumsDropIn):
         "Numbers above this are 1, others 0; None where they are 0 and 1 already.",
         default=0.0,
     )
+
+    _keeps_terms: ClassVar[bool] = True
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -362,6 +381,12 @@ class BernoulliNB(SumsDropIn):
     def _contributions(self, X: Any) -> Floats:
         x = indicators(X, self._above())[:, :, None]
         return _times(x, self.feature_log_prob_.T) + _times(1 - x, self._log_absent().T)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        present, rows = np.exp(self.feature_log_prob_[:, j]), self.feature_count_[:, j]
+        probability = np.stack([1 - present, present])
+        counts = np.stack([self.class_count_ - rows, rows])
+        return of_codes(self._feature_names()[j], [0, 1], self.classes_, probability, counts)
 
     @property
     def n_parameters_(self) -> int:
@@ -420,6 +445,7 @@ class CategoricalNB(DiscreteDropIn):
 
     _positive_only: ClassVar[bool] = True
     _categorical: ClassVar[bool] = True
+    _keeps_terms: ClassVar[bool] = True
     _poor_score: ClassVar[bool] = True
     _parts: ClassVar[tuple[str, ...]] = ("values",)
 
@@ -525,6 +551,11 @@ class CategoricalNB(DiscreteDropIn):
             known = X[:, j] < table.shape[1]
             result[known, j] = table.T[X[known, j].astype(np.int64)]
         return result
+
+    def _column_table(self, j: int) -> ColumnTable:
+        probability, counts = np.exp(self.feature_log_prob_[j].T), self.category_count_[j].T
+        values = range(len(counts))
+        return of_codes(self._feature_names()[j], values, self.classes_, probability, counts)
 
     def _unseen(self, X: NDArray[Any]) -> dict[str, int]:
         found = (self.n_categories_ <= X).sum(axis=0)
@@ -656,6 +687,12 @@ class GaussianNB(DropIn):
         deviation = X[:, :, None] - self.theta_.T
         with np.errstate(over="ignore"):
             return np.asarray(constant.T - deviation**2 * half.T)
+
+    def _column_table(self, j: int) -> ColumnTable:
+        says, deviation = "normal density of each class", np.sqrt(self.var_[:, j])
+        rows = self.class_count_
+        found = ClassNumbers(says, self.theta_[:, j], deviation, rows, np.zeros(len(rows)))
+        return of_numbers(self._feature_names()[j], found, self.classes_, self.class_count_)
 
     @property
     def n_parameters_(self) -> int:

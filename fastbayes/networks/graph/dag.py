@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, NamedTuple, Self, TypeVar
 
 from fastbayes.core.errors import MemoryLimitError
+from fastbayes.core.suggestions import did_you_mean
 
 
 def graph(parents: Mapping[str, Sequence[str]], boxes: Sequence[str] = ()) -> str:
@@ -236,7 +237,10 @@ class DAG:
         names: list[Any] = [what] if alone else [*dict.fromkeys(what)]
         for name in names:
             if name not in self.parents:
-                raise ValueError(f"{name!r} is not among the nodes {list(self.nodes)}")
+                raise ValueError(
+                    f"{name!r} is not among the nodes {list(self.nodes)}"
+                    f"{did_you_mean(name, self.nodes)}"
+                )
         return names
 
     def _above(self, names: Iterable[str]) -> set[str]:

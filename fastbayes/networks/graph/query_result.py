@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Floats
 
 # Rows of an answer that are printed.
@@ -89,7 +90,10 @@ class QueryResult:
             axis = self.targets.index(name)
             if state not in self.states[axis]:
                 known = list(self.states[axis])
-                raise ValueError(f"node {name!r}: {state!r} is not one of its states {known}")
+                raise ValueError(
+                    f"node {name!r}: {state!r} is not one of its states {known}"
+                    f"{did_you_mean(state, known)}"
+                )
             at[axis] = self.states[axis].index(state)
         return float(self.probabilities[tuple(at)].sum())
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import MemoryLimitError, not_fitted
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.query_result import as_column, free_name
@@ -41,7 +42,10 @@ class NetworkTables(DAG):
         tables: Mapping[str, ArrayLike],
     ) -> None:
         if unknown := [node for node in (*parents, *tables) if node not in states]:
-            raise ValueError(f"{unknown[0]!r} is not among the nodes {list(states)}")
+            raise ValueError(
+                f"{unknown[0]!r} is not among the nodes {list(states)}"
+                f"{did_you_mean(unknown[0], states)}"
+            )
         for node, above in parents.items():
             if unknown := [p for p in above if p not in states]:
                 raise ValueError(f"node {node!r}: its parent {unknown[0]!r} is no node")
@@ -301,6 +305,7 @@ class NetworkTables(DAG):
         if value not in self._codes[node]:
             raise ValueError(
                 f"node {node!r}: {value!r} is not one of its states {list(self.states[node])}"
+                f"{did_you_mean(value, self.states[node])}"
             )
         return self._codes[node][value]
 

@@ -14,13 +14,15 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
+from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, opened_to_learn, several
+from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -53,8 +55,8 @@ class ReadOptions:
 
     Parameters
     ----------
-    columns
-        The columns that are nodes; None for all.
+    columns, exclude
+        The columns that are nodes, None for all; and those that are not.
     categorical
         Columns whose fractions are categories; whole numbers always are.
     discretize
@@ -66,10 +68,11 @@ class ReadOptions:
         As in `fastbayes.count`.
     """
 
-    columns: Sequence[str] | None = None
+    columns: Picks = None
+    exclude: Picks = None
     sample_weight: Any = None
     domains: Mapping[str, Any] | None = None
-    categorical: Iterable[str | int] | None = None
+    categorical: Picks = None
     discretize: Any = None
     missing: str = "complete"
     null_values: Sequence[str] | None = None
@@ -118,8 +121,10 @@ class ReadOptions:
             categorical=picks,
             missing="category" if self.missing == "category" else "marginalize",
             columns=self.columns,
+            exclude=self.exclude,
             null_values=self.null_values,
             filesystem=self.filesystem,
+            as_parts=False,
         )
         if again and not opened.source.rereadable:
             opened = opened._replace(source=open_source(_table(opened.source)))
@@ -133,6 +138,7 @@ class ReadOptions:
         if unknown := [n for n in cuts if n not in kinds]:
             raise SchemaError(
                 f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
+                f"{did_you_mean(unknown[0], kinds)}"
             )
         for name in numbers:
             if self.discretize is None or (cuts and name not in cuts):
@@ -168,7 +174,7 @@ class ReadOptions:
         MemoryLimitError
             When the counts do not fit; the message names the family by its last column.
         """
-        rows = replace(self, columns=list(nodes)).opened(data)
+        rows = replace(self, columns=list(nodes), exclude=None).opened(data)
         encoder = rows.learning()
         names = [feature.name for feature, _ in encoder.features]
         wanted: dict[str, dict[str, Any]] = {"values": {}}

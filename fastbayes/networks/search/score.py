@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats, Ints
 from fastbayes.networks.search.node_rows import CompleteRows, Read
@@ -69,7 +70,7 @@ class ScoreRule:
 
     def __post_init__(self) -> None:
         if self.name not in SCORES:
-            raise ValueError(f"score={self.name!r}: use one of {', '.join(map(repr, SCORES))}")
+            raise ValueError(f"score={self.name!r}: {use_one_of(self.name, SCORES)}")
         number = isinstance(self.ess, (int, float, np.number)) and not isinstance(self.ess, bool)
         if not number or not 0 < self.ess < math.inf:
             raise ValueError(f"ess={self.ess!r}: use a positive number")
@@ -153,7 +154,9 @@ def masks_of(parents: Mapping[str, Sequence[str]], names: Sequence[str]) -> list
     for node, above in parents.items():
         for name in (node, *above):
             if name not in where:
-                raise SchemaError(f"{name!r} is not among the nodes {list(names)}")
+                raise SchemaError(
+                    f"{name!r} is not among the nodes {list(names)}{did_you_mean(name, names)}"
+                )
         if node in above:
             raise SchemaError(f"node {node!r} is its own parent")
         for name in above:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.networks.graph.dag import DAG, pairs
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
 from fastbayes.networks.search.score import FamilyScores, ScoreRule, masks_of, members
@@ -110,7 +111,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         search = self.search
         if search not in SEARCHES:
-            raise ValueError(f"search={search!r}: use one of {', '.join(map(repr, SEARCHES))}")
+            raise ValueError(f"search={search!r}: {use_one_of(search, SEARCHES)}")
         if search == "k2" and self.order is None:
             raise ValueError(
                 "search='k2' chooses parents along an order of the nodes: give order=[...]"

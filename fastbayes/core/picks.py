@@ -1,0 +1,183 @@
+"""Which columns are meant: names, patterns and indices, against the columns that there are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.text_tables import visible
+
+T = TypeVar("T")
+# Names, patterns such as "id_*", or indices; one stands for itself.
+Picks: TypeAlias = "Iterable[str | int] | str | int | None"
+
+
+def several(picks: Picks) -> list[str | int]:
+    """Return picks as a list that can be read twice."""
+    if picks is None:
+        return []
+    return [picks] if isinstance(picks, (str, int)) else list(picks)
+
+
+def is_pattern(pick: Any) -> bool:
+    """Return whether a pick stands for all names that match it, as those of files do."""
+    return isinstance(pick, str) and any(mark in pick for mark in "*?[")
+
+
+def chosen(
+    names: Sequence[str],
+    picks: Picks,
+    option: str = "categorical",
+    *,
+    apart: Iterable[str] = (),
+    where: str = "",
+) -> list[str]:
+    """Return the columns that picks stand for, each once, in the order of the picks.
+
+    A name stands for its column even where it looks like a pattern. `option` is that in which they
+    are given, `apart` are columns that no pattern and no index stands for, `where` says in messages
+    what has the columns.
+
+    Raises
+    ------
+    SchemaError
+        When a name or an index is not there, or a pattern matches nothing; the message names it and
+        close ones.
+    """
+    apart = {*apart}
+    features = [name for name in names if name not in apart] if apart else names
+    known, found = {*names}, dict[str, None]()
+    for pick in several(picks):
+        if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
+            refuse(
+                not -len(features) <= pick < len(features),
+                f"{option}: no column {pick}; there are {len(features)} features",
+                SchemaError,
+            )
+            found[features[int(pick)]] = None
+        elif isinstance(pick, str) and pick in known:
+            found[str(pick)] = None
+        else:
+            matching = [name for name in features if _matches(name, [pick])]
+            if not matching:
+                raise SchemaError(f"{option}: {unknown_column(pick, features, where)}")
+            found |= dict.fromkeys(matching)
+    return list(found)
+
+
+def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
+    """Return the message for a column that is not there: close matches, and what there is.
+
+    It is one line, whatever the names hold.
+    """
+    shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
+    what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
+    here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
+    return visible(f"{what}{here}; {of_what} are: {shown}{did_you_mean(name, names)}")
+
+
+class Chooser(ABC):
+    """What chooses columns to read, once it is known which there are."""
+
+    @abstractmethod
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of those that `where` has."""
+
+    @abstractmethod
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read, as far as its name tells."""
+
+
+@dataclass(frozen=True)
+class Selection(Chooser):
+    """Columns to read of a source, said by patterns, or by what is left out.
+
+    Parameters
+    ----------
+    columns
+        Those that take part; None for all.
+    exclude
+        Those that do not.
+    keep
+        Columns that are read besides, such as the class; no pattern stands for them.
+    """
+
+    columns: Picks = None
+    exclude: Picks = None
+    keep: tuple[str, ...] = ()
+
+    @classmethod
+    def made(cls, columns: Picks, exclude: Picks, keep: Iterable[str] = ()) -> Selection | None:
+        """Return a selection; None where that is all columns."""
+        taken = None if columns is None else tuple(several(columns))
+        left_out = tuple(several(exclude))
+        if taken is None and not left_out:
+            return None
+        return cls(taken, left_out, tuple(dict.fromkeys(keep)))
+
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of those that there are.
+
+        Raises
+        ------
+        SchemaError
+            When a pick stands for nothing, `exclude` names a column that is needed, or nothing is
+            left.
+        """
+        taken = [n for n in names if n not in self.keep]
+        if self.columns is not None:
+            taken = chosen(names, self.columns, "columns", apart=self.keep, where=where)
+        left_out = {*chosen(names, self.exclude, "exclude", apart=self.keep, where=where)}
+        for name in self.keep:
+            refuse(
+                name in left_out,
+                f"exclude: column {name!r} holds the classes, weights or folds, which are needed",
+                SchemaError,
+            )
+            if name not in names:
+                raise SchemaError(unknown_column(name, names, where))
+        features = [n for n in taken if n not in left_out and n not in self.keep]
+        refuse(
+            not features,
+            f"columns and exclude leave no column of {where}; name fewer in exclude",
+            SchemaError,
+        )
+        return [*features, *self.keep]
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read, as far as its name tells; an index takes any."""
+        if name in self.keep:
+            return True
+        taken = several(self.columns)
+        every = self.columns is None or any(not isinstance(pick, str) for pick in taken)
+        return (every or _matches(name, taken)) and not _matches(name, several(self.exclude))
+
+
+def _matches(name: str, picks: Iterable[Any]) -> bool:
+    return any(pick == name or (is_pattern(pick) and fnmatchcase(name, pick)) for pick in picks)
+
+
+class ByPick(Mapping[str, T]):
+    """Something said of columns, by their names or by patterns; a name itself comes first."""
+
+    def __init__(self, said: Mapping[str, T]) -> None:
+        self._said = dict(said)
+        self._patterns = [pick for pick in said if is_pattern(pick)]
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._said:
+            name = next((p for p in self._patterns if fnmatchcase(name, p)), name)
+        return self._said[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._said)
+
+    def __len__(self) -> int:
+        return len(self._said)

@@ -1,0 +1,29 @@
+"""Did you mean: the names that one which is not there is likely to stand for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+MOST = 3  # names that are suggested
+
+
+def did_you_mean(name: object, names: Iterable[object]) -> str:
+    """Return "; did you mean 'x' or 'y'?" with the nearest names, or "" where none is near."""
+    found = near(name, names)
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+
+
+def near(name: object, names: Iterable[object]) -> list[str]:
+    """Return the names nearest to one, by difflib whatever their case, the nearest first."""
+    known: dict[str, list[str]] = {}
+    for text in map(str, names):
+        known.setdefault(text.casefold(), []).append(text)
+    close = difflib.get_close_matches(str(name).casefold(), known, n=MOST)
+    return [text for key in close for text in known[key]][:MOST]
+
+
+def use_one_of(value: object, choices: Iterable[object]) -> str:
+    """Return "use one of 'a', 'b'", and which of them a wrong value is likely to stand for."""
+    known = [*choices]
+    return f"use one of {', '.join(map(repr, known))}{did_you_mean(value, known)}"

@@ -1,0 +1,156 @@
+"""How labelled rows are encoded to be scored, those of each fold for the models without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import Batch, taken
+from fastbayes.core.schema import Schema
+from fastbayes.data.encode import Encoded, Encoder, filtered
+from fastbayes.data.folds import Folds
+from fastbayes.data.segments import Segment
+from fastbayes.scan import engine
+from fastbayes.scan.fold_statistics import fold_positions
+
+Positions = NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """Rows of a block that belong to one fold.
+
+    fold   index of the fold
+    batch  the rows with their classes, encoded for the models of this fold
+    rows   their positions in the block; None: all of it
+    """
+
+    fold: int
+    batch: Batch
+    rows: Positions | None
+
+
+class ScoredBlock(NamedTuple):
+    """Rows as they came, and those of them that take part.
+
+    encoded  how all of them were encoded, where there are no folds
+    """
+
+    n_rows: int
+    parts: Sequence[Part]
+    encoded: Encoded | None = None
+
+
+# Encodes the blocks of a segment.
+Parts = Callable[[Segment], Iterator[ScoredBlock]]
+
+
+class Encoding(Protocol):
+    """Says how rows are encoded to be scored."""
+
+    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
+        """Return what encodes the blocks of so many rows, if that is known, of these columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowEncoding:
+    """How rows are encoded to be scored; it may be pickled and goes to where they are.
+
+    Parameters
+    ----------
+    schemas
+        Of the models: one of all, or one of the models without each fold.
+    target, weight
+        Columns of the classes and the weights.
+    unseen
+        What a value outside the schema is, as `Encoder.applying_to` has it.
+    folds
+        Which fold a row belongs to; they are known from a scan.
+    check
+        Looks at what was encoded of each block, where there are no folds.
+    """
+
+    schemas: Sequence[Schema]
+    target: str | None
+    weight: str | None
+    unseen: str = "ignore"
+    folds: Folds | None = None
+    check: Callable[[Encoded], None] | None = None
+
+    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
+        """Return what encodes the blocks of so many rows, if that is known, of these columns."""
+        encoders = [
+            Encoder.applying_to(
+                schema, columns, unseen=self.unseen, target=self.target, weight=self.weight
+            )
+            for schema in self.schemas
+        ]
+        for encoder in encoders:
+            encoder.expect(n_rows)
+        if self.folds is None:
+            return _parts_of(encoders[0], self.check)
+        order, _ = self.folds.names()
+        if len(encoders) == 1:
+            return _parts_of_folds(self.folds, order, encoders[0])
+        return _parts_by_encoder(self.folds, order, encoders)
+
+
+def _parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None) -> Parts:
+    """Return what encodes blocks that have no folds, and checks each if it is to."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            if check is not None:
+                check(encoded)
+            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
+
+    return parts
+
+
+def _parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:
+    """Return what splits blocks into folds that share one encoder."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        done = 0
+        for block, encoded in engine.encoded_blocks(segment, encoder):
+            codes = folds.of(segment, done, block)
+            done += block.num_rows
+            kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
+            yield ScoredBlock(
+                block.num_rows,
+                [
+                    Part(fold, taken(encoded.batch, rows), kept[rows])
+                    for fold, rows in fold_positions(order, codes[kept])
+                ],
+            )
+
+    return parts
+
+
+def _parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Encoder]) -> Parts:
+    """Return what splits blocks into folds, each with an encoder of its own."""
+
+    def parts(segment: Segment) -> Iterator[ScoredBlock]:
+        done = 0
+        for block in segment.batches():
+            codes = folds.of(segment, done, block)
+            place = segment.place(done)
+            done += block.num_rows
+            found = []
+            for fold, rows in fold_positions(order, codes):
+                mine = np.zeros(block.num_rows, np.bool_)
+                mine[rows] = True
+                encoded = encoders[fold].encode(filtered(block, mine), place)
+                # The codes last until the thread encodes again.
+                batch = taken(encoded.batch, np.arange(encoded.batch.n_rows))
+                found.append(
+                    Part(fold, batch, rows if encoded.kept is None else rows[encoded.kept])
+                )
+            yield ScoredBlock(block.num_rows, found)
+
+    return parts

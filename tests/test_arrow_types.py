@@ -1,0 +1,234 @@
+"""Every Arrow type is counted, the same whatever it comes in, or refused by name and remedy."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastbayes as fb
+from fastbayes.core.errors import SchemaError
+from fastbayes.statistics.bundle import Statistics
+
+N = 12
+NUMBERS = [1, 2, 3, None] * 3
+TEXTS = ["u", "v", None, "w"] * 3
+
+
+def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
+    """Return values as an array of a type, by way of one that pyarrow casts."""
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return pa.array(values).cast(kind)
+
+
+TEXT = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int64(), pa.large_string())]  # fmt: skip
+NUMERIC = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(),
+           pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.decimal32(7, 2),
+           pa.decimal64(12, 3), pa.decimal128(20, 3), pa.decimal256(50, 3)]  # fmt: skip
+DAYS = [dt.date(2020, 1, 5), None, dt.date(2024, 2, 1)]
+MOMENTS = [dt.datetime(2020, 1, 5, 3), None, dt.datetime(2024, 2, 1, 7)]
+TIMES = [dt.time(3), None, dt.time(4, 5)]
+WAITS = [dt.timedelta(3), None, dt.timedelta(seconds=5)]
+UNITS = ("s", "ms", "us", "ns")
+TEMPORAL: list[tuple[pa.DataType, list[Any]]] = [
+    *((kind, DAYS) for kind in (pa.date32(), pa.date64())),
+    *((pa.timestamp(unit, zone), MOMENTS) for unit in UNITS for zone in (None, "UTC")),
+    *(
+        (kind, TIMES)
+        for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
+    ),
+    *((pa.duration(unit), WAITS) for unit in UNITS),
+]
+
+
+class Tagged(pa.ExtensionType):
+    """A type that another library has defined."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "fastbayes.tests.tagged")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, _: bytes) -> Tagged:
+        return cls(storage)
+
+
+GOOD: dict[str, pa.Array] = {
+    **{str(kind): column(kind, TEXTS) for kind in TEXT},
+    **{str(kind): column(kind, NUMBERS) for kind in NUMERIC},
+    **{str(kind): column(kind, values * 4) for kind, values in TEMPORAL},
+    "bool": pa.array([True, False, None] * 4),
+    "null": pa.nulls(N),
+    "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": 2, "b": "y"}] * 4),
+    "dictionary of dates": pa.array([dt.date(2020, 1, 5), None] * 6).dictionary_encode(),
+    "extension of text": pa.ExtensionArray.from_storage(Tagged(pa.string()), pa.array(TEXTS)),
+    "extension of a struct": pa.ExtensionArray.from_storage(
+        Tagged(pa.struct({"a": pa.int64()})), pa.array([{"a": 1}, None, {"a": 2}] * 4)
+    ),
+    "json": pa.array(TEXTS, pa.string()).cast(pa.json_(pa.string())),
+    "bool8": pa.array([1, 0, None] * 4, pa.int8()).cast(pa.bool8()),
+}
+BAD: dict[str, tuple[pa.Array, str]] = {
+    "binary": (pa.array([b"u", None] * 6), "cast it to string"),
+    "large_binary": (pa.array([b"u", None] * 6, pa.large_binary()), "cast it to string"),
+    "binary_view": (pa.array([b"u", None] * 6, pa.binary_view()), "cast it to string"),
+    "fixed binary": (pa.array([b"uu", None] * 6, pa.binary(2)), "cast it to string"),
+    "dictionary of binary": (pa.array([b"u", None] * 6).dictionary_encode(), "cast it to string"),
+    "uuid": (pa.array([bytes(16)] * N, pa.uuid()), "cast it to string"),
+    "list": (pa.array([[1], None] * 6), "leave it out .* or explode it"),
+    "large_list": (pa.array([[1], None] * 6, pa.large_list(pa.int64())), "or explode it"),
+    "list_view": (pa.array([[1], None] * 6, pa.list_view(pa.int64())), "or explode it"),
+    "fixed list": (pa.array([[1, 2]] * N, pa.list_(pa.int64(), 2)), "or explode it"),
+    "map": (pa.array([[("k", 1)]] * N, pa.map_(pa.string(), pa.int64())), "or explode it"),
+    "list in a struct": (pa.array([{"a": [1]}] * N), "or explode it"),
+    "interval": (pa.array([(1, 2, 3)] * N, pa.month_day_nano_interval()), "leave it out"),
+    "run_end_encoded": (pa.RunEndEncodedArray.from_arrays([N], [1]), "run_end_decode"),
+    "union": (
+        pa.UnionArray.from_sparse(pa.array([0] * N, pa.int8()), [pa.array([1] * N)]),
+        "or explode it",
+    ),
+}
+
+
+def ways(rows: pa.Table, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the rows in all that they may come in, where that holds the type."""
+    yield "table", rows
+    with pa.ipc.new_file(folder / "t.arrow", rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=5)
+    yield "ipc", folder / "t.arrow"
+    try:
+        pq.write_table(rows, folder / "t.parquet", row_group_size=5)
+        pq.read_table(folder / "t.parquet")
+        yield "parquet", folder / "t.parquet"
+    except (pa.ArrowException, NotImplementedError):
+        pass
+    try:
+        frame = rows.to_pandas()
+        pa.Table.from_pandas(frame)
+        yield "pandas", frame
+    except (ImportError, pa.ArrowException, NotImplementedError, TypeError, ValueError):
+        pass
+    try:
+        import polars as pl
+
+        yield "polars", pl.from_arrow(rows)
+    except BaseException as error:  # what polars cannot hold ends in a panic
+        if not isinstance(error, Exception) and "Panic" not in type(error).__name__:
+            raise
+
+
+def told(stats: Statistics) -> list[Any]:
+    """Return the counts of known values by class, and of numbers their number and mean."""
+    found: list[Any] = []
+    columns = iter(stats.moments.count.tolist())
+    means = iter(stats.moments.mean.tolist())
+    values = stats.values
+    for feature in stats.schema.features:
+        if feature.kind == "numeric":
+            found.append((feature.name, next(columns), np.round(next(means), 9).tolist()))
+        else:
+            place = [f.name for f in stats.schema.categorical].index(feature.name)
+            assert feature.values is not None
+            counts = values.of(place)[: feature.size]
+            found.append((feature.name, feature.values.to_pylist(), counts.tolist()))
+    return found
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_type__fits_and_is_counted_alike(name: str, tmp_path: Path) -> None:
+    rows = pa.table({"x": GOOD[name], "a": ["s", "t"] * 6, "y": ["n", "p", "p"] * 4})
+    first = None
+    for way, source in ways(rows, tmp_path):
+        if way == "pandas" and name in ("bool", *map(str, NUMERIC)):
+            continue  # None makes objects or floats of these: other types
+        stats = fb.count(source, "y")
+        first = told(stats) if first is None else first
+        assert told(stats) == first, way
+        model = fb.NaiveBayes().fit_statistics(stats)
+        assert model.predict_proba(source).shape == (N, 2)
+    assert first is not None
+    assert fb.count(rows, "y", exclude="x*").schema.names == ("a",)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_type__is_refused_by_name_and_remedy(name: str, tmp_path: Path) -> None:
+    held, remedy = BAD[name]
+    rows = pa.table({"x": held, "a": ["s", "t"] * 6, "y": ["n", "p", "p"] * 4})
+    for way, source in ways(rows, tmp_path):
+        if way in ("pandas", "polars"):  # they hold other types
+            continue
+        with pytest.raises(SchemaError, match=f"column 'x.*' has type .*: .*{remedy}"):
+            fb.count(source, "y")
+        left_out = "x.a" if name == "list in a struct" else "x"
+        assert fb.count(source, "y", exclude=left_out).schema.names == ("a",), way
+
+
+@pytest.mark.parametrize("order", [">", "<"])
+@pytest.mark.parametrize("kind", ["i2", "u4", "i8", "f2", "f4", "f8"])
+def test_numpy__of_any_byte_order(kind: str, order: str) -> None:
+    numbers = np.arange(N) % 5
+    wanted = fb.count({"x": numbers.astype(kind), "y": ["n", "p", "p"] * 4}, "y")
+    held = numbers.astype(order + kind)
+    assert fb.count({"x": held, "y": ["n", "p", "p"] * 4}, "y").moments == wanted.moments
+    array = fb.count(np.stack([held, held], axis=1), np.array(["n", "p", "p"] * 4))
+    assert array.moments.mean[0].tolist() == wanted.moments.mean[0].tolist()
+
+
+CELLS = {
+    pa.string(): st.text("ab", max_size=2),
+    pa.int32(): st.integers(-5, 5),
+    pa.uint64(): st.integers(2**63, 2**63 + 3),
+    pa.float16(): st.integers(-8, 8),
+    pa.decimal128(9, 2): st.decimals(-9, 9, places=2),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(dt.date(2019, 1, 1), dt.date(2022, 1, 1)),
+    pa.timestamp("us", "Europe/Berlin"): st.datetimes(
+        dt.datetime(2019, 1, 1), dt.datetime(2022, 1, 1)
+    ),
+    pa.struct({"p": pa.string(), "q": pa.duration("ms")}): st.fixed_dictionaries(
+        {"p": st.sampled_from("xy"), "q": st.timedeltas(dt.timedelta(0), dt.timedelta(9))}
+    ),
+}
+
+
+@given(data=st.data(), kinds=st.lists(st.sampled_from([*CELLS]), min_size=1, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_types_together__are_counted_alike(
+    data: st.DataObject, kinds: list[pa.DataType], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    n = data.draw(st.integers(1, 20))
+    columns = {
+        f"c{j}": pa.array(
+            data.draw(st.lists(st.none() | CELLS[kind], min_size=n, max_size=n)), kind
+        )
+        for j, kind in enumerate(kinds)
+    }
+    rows = pa.table({**columns, "y": data.draw(st.lists(st.sampled_from("np"), min_size=n,
+                                                        max_size=n))})  # fmt: skip
+    found = {}
+    for way, source in ways(rows, tmp_path_factory.mktemp("types")):
+        if way != "pandas":
+            found[way] = told(fb.count(source, "y"))
+    assert all(each == found["table"] for each in found.values()), found
+
+
+def test_decimals__are_numbers_or_categories() -> None:
+    rows = {"x": [Decimal("1.10"), Decimal("2.25"), None, Decimal("1.1")], "y": [*"npnp"]}
+    assert fb.count(rows, "y").schema.features[0].kind == "numeric"
+    values = fb.count(rows, "y", categorical="x").schema.features[0].values
+    assert values is not None
+    assert values.to_pylist() == [1.1, 2.25]

@@ -1,0 +1,56 @@
+"""Messages of the library say on the command line what its options are called."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from fastbayes.cli import main
+from fastbayes.cli.help import LEAF
+from fastbayes.cli.remedies import in_options
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "said"),
+    [
+        (["fit"], "overwrite it with force=True", "overwrite it with --force"),
+        (["fit"], "over memory_limit=20,000,000: less", "over --memory-limit 20,000,000: less"),
+        (["fit"], "raise memory_limit", "raise --memory-limit"),
+        (["fit"], "name it in `categorical`", "name it in --categorical"),
+        (["fit"], "use unseen='ignore' or 'smooth'", "use --unseen ignore or 'smooth'"),
+        (["predict"], "use unseen='ignore'", "use fit --unseen ignore"),
+        (["fit"], "columns=[...] selects those", "--columns ... selects those"),
+        (["fit"], "columns=[] selects nothing", "--columns '' selects nothing"),
+        (["fit"], "categorical=['a b', 'c'] reads", "--categorical 'a b',c reads"),
+        (["fit"], "weights={'a': 0.0}: none", "--weights a=0.0: none"),
+        (["predict"], "leave out with proba='all'", "leave out with --proba all"),
+        (["predict"], "with parts=False, one file", "with --no-parts, one file"),
+        (["network", "query"], "use method='gibbs'", "use --method gibbs"),
+        (["network", "query"], "blocks=True draws", "blocks (in Python) draws"),
+        (["count"], "add it to domains['x']", "add it to domains of 'x' (in Python)"),
+        (["learning-curve"], "or a smaller test=", "or a smaller --test"),
+        # Texts of the data, paths and plain words stay.
+        (["fit"], "no column 'force=True' there", "no column 'force=True' there"),
+        (["fit"], "/lake/alpha=1/d.parquet: empty", "/lake/alpha=1/d.parquet: empty"),
+        (["fit"], "lake/missing=None/x: empty", "lake/missing=None/x: empty"),
+        (["fit"], "memory_limit.csv: no rows", "memory_limit.csv: no rows"),
+        (["fit"], "the machine's columns=['a'] isn't", "the machine's --columns a isn't"),
+        (["fit"], "the columns are missing", "the columns are missing"),
+    ],
+)
+def test_parameters__are_the_options_of_the_command(
+    words: list[str], message: str, said: str
+) -> None:
+    command: click.Command = main
+    with click.Context(main) as ctx:
+        for word in words:
+            assert isinstance(command, click.Group)
+            command = command.commands[word]
+        ctx.meta[LEAF] = click.Context(command, ctx)
+        assert in_options(message) == said
+    assert in_options(message) == message
+
+
+def test_a_message__that_needs_no_option_is_as_it_was() -> None:
+    with click.Context(main):
+        assert in_options("overwrite it with force=True") == "overwrite it with force=True"

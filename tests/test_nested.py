@@ -1,0 +1,186 @@
+"""Fields of structs are columns, "device.os" of "device", whatever the rows come in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.orc as pa_orc
+import pyarrow.parquet as pq
+import pytest
+
+import fastbayes as fb
+from fastbayes.core.errors import SchemaError
+from fastbayes.data.nested import flat, flat_row, flat_schema, roots
+from fastbayes.data.source import open_source
+from fastbayes.engines import pool
+
+N = 400
+
+
+def device(n: int = N) -> list[dict[str, Any] | None]:
+    random = np.random.default_rng(4)
+    return [
+        None
+        if i % 11 == 0
+        else {
+            "os": "abc"[random.integers(3)],
+            "screen": {"width": float(random.integers(9)), "kind": "xy"[i % 2]},
+        }
+        for i in range(n)
+    ]
+
+
+def nested() -> pa.Table:
+    random = np.random.default_rng(6)
+    return pa.table({"device": device(), "a": random.choice([*"uv"], N).tolist(),
+                     "y": random.choice([*"np"], N).tolist()})  # fmt: skip
+
+
+NAMES = ["device.os", "device.screen.width", "device.screen.kind", "a", "y"]
+
+
+def by_hand(rows: pa.Table) -> pa.Table:
+    """Return the fields as Python has them."""
+    lines = []
+    for row in rows.to_pylist():
+        held = row["device"] or {"os": None, "screen": {"width": None, "kind": None}}
+        lines.append([held["os"], held["screen"]["width"], held["screen"]["kind"],
+                      row["a"], row["y"]])  # fmt: skip
+    return pa.table([pa.array(c) for c in zip(*lines, strict=True)], names=NAMES)
+
+
+def test_flat__is_what_python_takes_apart() -> None:
+    rows = nested()
+    assert flat(rows).equals(by_hand(rows))
+    part = rows.slice(13, 50).combine_chunks().to_batches()[0].slice(3, 40)
+    assert pa.Table.from_batches([flat(part)]).equals(by_hand(rows.slice(16, 40)))
+    assert flat_schema(rows.schema).names == NAMES
+    assert flat(by_hand(rows)).equals(by_hand(rows))
+    assert flat_row({"a": 1, "d": {"b": 2, "e": {"f": 3}}}) == {"a": 1, "d.b": 2, "d.e.f": 3}
+    assert roots(["d.e.f", "d.b", "a", "x.y"], ["d", "a", "d.b"]) == ["d", "d.b", "a", "x.y"]
+
+
+def sources(rows: pa.Table, folder: Path) -> dict[str, Any]:
+    pq.write_table(rows, folder / "t.parquet", row_group_size=150)
+    with pa.ipc.new_file(folder / "t.arrow", rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=70)
+    with pa.ipc.new_stream(folder / "t.arrows", rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=70)
+    pa_orc.write_table(rows, str(folder / "t.orc"))
+    (folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows.to_pylist())))
+    found = {name: folder / f"t.{name}" for name in ("parquet", "arrow", "arrows", "orc", "jsonl")}
+    return {
+        **found,
+        "reader": rows.to_reader(100),
+        "batches": rows.to_batches(60),
+        "dict": rows.to_pydict(),
+        "dataset": ds.dataset(folder / "t.parquet"),
+        "pool": pool.paths(folder / "t.parquet", processes=1),
+    }
+
+
+def test_count__is_equal_however_rows_arrive(tmp_path: Path) -> None:
+    rows = nested()
+    wanted = fb.count(by_hand(rows), "y")
+    every = sources(rows, tmp_path)
+    every["pandas"] = rows.to_pandas() if _has("pandas") else rows
+    if _has("polars"):
+        import polars as pl
+
+        every |= {"polars": pl.from_arrow(rows), "lazy": pl.from_arrow(rows).lazy()}
+    for name, source in every.items():
+        found = fb.count(source, "y")
+        assert found.schema == wanted.schema, name
+        assert found.values == wanted.values, name
+        assert found.moments.allclose(wanted.moments, 1e-12), name
+
+
+def _has(module: str) -> bool:
+    try:
+        __import__(module)
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"columns": ["device.screen.*", "a"]}, {"exclude": "*.os"}, {"exclude": ["device.os"]}],
+    ids=str,
+)
+def test_fields__are_chosen_by_name(given: dict[str, Any], tmp_path: Path) -> None:
+    rows = nested()
+    wanted = fb.count(by_hand(rows).drop_columns("device.os"), "y")
+    every = sources(rows, tmp_path)
+    every["pandas"] = rows.to_pandas() if _has("pandas") else rows
+    if _has("polars"):
+        import polars as pl
+
+        every["lazy"] = pl.from_arrow(rows).lazy()
+    for name, source in every.items():
+        found = fb.count(source, "y", **given)
+        assert found.values == wanted.values, name
+    model = fb.NaiveBayes(**given).fit(rows, "y")
+    assert model.statistics_.values == wanted.values
+    assert set(model.feature_names_in_) == {"device.screen.width", "device.screen.kind", "a"}
+
+
+def test_a_field__is_the_class_the_weight_and_a_category(tmp_path: Path) -> None:
+    rows, plain = nested(), by_hand(nested())
+    pq.write_table(rows, tmp_path / "t.parquet")
+    options: dict[str, Any] = {"sample_weight": "device.screen.width", "exclude": "device.s*.kind"}
+    keep = [i for i in range(N) if plain["device.os"][i].as_py() is not None]
+    wanted = fb.count(plain.take(keep).drop_columns("device.screen.kind"), "device.os",
+                      sample_weight="device.screen.width")  # fmt: skip
+    held = pq.read_table(tmp_path / "t.parquet").take(keep)
+    assert fb.count(held, "device.os", **options).values == wanted.values
+    model = fb.TAN(categorical="device.*.width").fit(tmp_path / "t.parquet", "device.os")
+    assert model.schema_.features[0].kind == "categorical"
+
+
+def test_predict__opens_structs_too(tmp_path: Path) -> None:
+    rows = nested()
+    every = sources(rows.drop_columns("y"), tmp_path)
+    plain = fb.NaiveBayes().fit(by_hand(rows), "y")
+    wanted = plain.predict_proba(by_hand(rows).drop_columns("y"))
+    model = fb.NaiveBayes().fit(rows, "y")
+    for name in ("parquet", "arrow", "jsonl", "dict", "reader"):
+        found = model.predict_proba(every[name])
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=name)
+    row = rows.slice(5, 1).to_pylist()[0]
+    np.testing.assert_allclose(model.predictor().predict_proba(row), wanted[5], rtol=1e-12)
+    fb.predict_to(model, tmp_path / "t.parquet", tmp_path / "out.parquet", keys=["device.os"])
+    assert pq.read_table(tmp_path / "out.parquet")["device.os"].to_pylist() == (
+        by_hand(rows)["device.os"].to_pylist()
+    )
+
+
+def test_a_field__may_be_a_date() -> None:
+    days = [{"when": dt.date(2020, 1, 1) + dt.timedelta(i * 5)} for i in range(100)]
+    stats = fb.count({"event": days, "y": [*"np" * 50]}, "y")
+    assert stats.schema.names == ("event.when.month", "event.when.weekday")
+
+
+def test_two_columns_of_one_name__are_refused() -> None:
+    rows = pa.table({"d": [{"os": 1}], "d.os": [2], "y": ["n"]})
+    with pytest.raises(SchemaError, match=r"has two columns named 'd\.os'"):
+        open_source(rows)
+
+
+def test_json__a_later_file_may_begin_without_the_struct(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"d": {"os": "x"}, "y": "n"}\n')
+    (tmp_path / "b.jsonl").write_text('{"y": "p"}\n' * 3 + '{"d": {"os": "z"}, "y": "n"}\n')
+    assert fb.count(tmp_path, "y").schema.features[0].values.to_pylist() == ["x", "z"]
+
+
+def test_inspect__names_fields(tmp_path: Path) -> None:
+    pq.write_table(nested(), tmp_path / "t.parquet")
+    source = open_source(tmp_path / "t.parquet")
+    assert source.schema.names == NAMES
+    assert {*source.handed_over()} == {*NAMES[:3]}

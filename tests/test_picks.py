@@ -1,0 +1,203 @@
+"""Columns named by patterns mean the same wherever they are given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastbayes as fb
+from fastbayes.core.errors import SchemaError
+from fastbayes.core.picks import ByPick, Selection, chosen
+from fastbayes.data.source import open_source
+from tests.commands import run
+
+NAMES = ["id_a", "id_b", "a", "b*", "y"]
+
+
+@pytest.mark.parametrize(
+    ("picks", "found"),
+    [
+        ("id_*", ["id_a", "id_b"]),
+        (["b*"], ["b*"]),  # a name is no pattern
+        (["?"], ["a", "y"]),
+        (["[ay]", "a"], ["a", "y"]),
+        ([-1, "id_?"], ["y", "id_a", "id_b"]),
+    ],
+)
+def test_chosen__patterns(picks: Any, found: list[str]) -> None:
+    assert chosen(NAMES, picks) == found
+
+
+@pytest.mark.parametrize(
+    ("pick", "says"),
+    [
+        ("id_x", "exclude: no column 'id_x'; .*; did you mean 'id_"),
+        ("x_*", r"exclude: no column matches 'x_\*'"),
+    ],
+)
+def test_chosen__says_what_stands_for_nothing(pick: str, says: str) -> None:
+    with pytest.raises(SchemaError, match=says):
+        chosen(NAMES, [pick], "exclude")
+
+
+def test_selection__keeps_what_no_pattern_stands_for() -> None:
+    everything = Selection.made(None, "*a*", ["y"])
+    assert everything is not None
+    assert everything.of(NAMES, "t") == ["id_b", "b*", "y"]
+    assert "y" in everything
+    assert "id_a" not in everything
+    assert Selection.made(None, None) is None
+    with pytest.raises(SchemaError, match="column 'y' holds the classes, weights or folds"):
+        Selection(exclude=["y"], keep=("y",)).of(NAMES, "t")
+    with pytest.raises(SchemaError, match="leave no column of t"):
+        Selection(exclude=["*"], keep=("y",)).of(NAMES, "t")
+    with pytest.raises(SchemaError, match="no column 'z' in t"):
+        Selection(exclude=["a"], keep=("z",)).of(NAMES, "t")
+
+
+def test_by_pick__a_name_comes_before_a_pattern() -> None:
+    said = ByPick({"id_*": 1, "id_b": 2})
+    assert (said.get("id_a"), said.get("id_b"), said.get("a")) == (1, 2, None)
+    assert (len(said), [*said]) == (2, ["id_*", "id_b"])
+
+
+def table(n: int = 200) -> dict[str, list[Any]]:
+    random = np.random.default_rng(1)
+    return {
+        "id_a": [f"r{i}" for i in range(n)],
+        "a": [*"uv" * (n // 2)],
+        "x": random.normal(size=n).round(2).tolist(),
+        "z1": random.integers(0, 3, n).tolist(),
+        "id_b": [*range(n)],
+        "y": random.choice([*"np"], n).tolist(),
+        "w": random.integers(1, 3, n).tolist(),
+    }
+
+
+def fewer(held: dict[str, list[Any]], *names: str) -> dict[str, list[Any]]:
+    return {name: held[name] for name in held if name not in names}
+
+
+SAME: list[dict[str, Any]] = [
+    {"exclude": "id_*"},
+    {"exclude": [0, "id_b"]},
+    {"columns": ["a", "x", "z?"]},
+    {"columns": "*", "exclude": ["id_?"]},
+]
+
+
+@pytest.mark.parametrize("given", SAME, ids=str)
+def test_count__is_that_of_the_columns_that_are_left(given: dict[str, Any]) -> None:
+    held = table()
+    wanted = fb.count(fewer(held, "id_a", "id_b"), "y", sample_weight="w", categorical=["z1"])
+    found = fb.count(held, "y", sample_weight="w", categorical="z*", **given)
+    assert found.schema == wanted.schema
+    assert found == wanted
+
+
+@pytest.mark.parametrize("given", SAME, ids=str)
+def test_fit__is_that_of_the_columns_that_are_left(given: dict[str, Any]) -> None:
+    held, own = table(), fewer(table(), "id_a", "id_b")
+    wanted = fb.NaiveBayes().fit(own, "y", sample_weight="w")
+    model = fb.NaiveBayes(**given).fit(held, "y", sample_weight="w")
+    assert model.statistics_ == wanted.statistics_
+    assert model.feature_names_in_.tolist() == ["a", "x", "z1"]
+    left_out = ("id_a", "id_b") if 0 in [*given.get("exclude", [])] else ()
+    np.testing.assert_array_equal(  # patterns tell what it does not use: no warning
+        model.predict_proba(fewer(held, "y", "w", *left_out)),
+        wanted.predict_proba(fewer(own, "y", "w")),
+    )
+    assert model.partial_fit(held, "y", sample_weight="w").statistics_ == (
+        wanted.partial_fit(own, "y", sample_weight="w").statistics_
+    )
+
+
+def test_fit__leaves_out_columns_of_an_array() -> None:
+    X = np.random.default_rng(2).normal(size=(60, 4))
+    y = np.arange(60) % 2
+    wanted = fb.NaiveBayes().fit(X[:, [0, 2, 3]], y)
+    model = fb.NaiveBayes(exclude=[1]).fit(X, y)
+    assert model.n_features_in_ == 4
+    np.testing.assert_array_equal(model.predict_proba(X), wanted.predict_proba(X[:, [0, 2, 3]]))
+    assert model.partial_fit(X, y).statistics_.n_rows == 120
+
+
+def test_validation__takes_the_same_columns() -> None:
+    held, own = table(), fewer(table(), "id_a", "id_b", "w")
+    wanted = fb.k_fold(fb.NaiveBayes(), own, "y", folds=4).log_loss
+    left_out = ["id_*", "w"]
+    assert fb.k_fold(fb.NaiveBayes(), held, "y", folds=4, exclude=left_out).log_loss == wanted
+    assert fb.k_fold(fb.NaiveBayes(exclude=left_out), held, "y", folds=4).log_loss == wanted
+    boards = [
+        fb.compare(source, "y", models=["naive-bayes", "tan"], **given)
+        for source, given in ((own, {}), (held, {"exclude": left_out}))
+    ]
+    figures = [[e.figures.log_loss for e in board.entries if e.figures] for board in boards]
+    assert figures[0] == figures[1]
+    model = fb.NaiveBayes(exclude=left_out)
+    stats = fb.count(held, "y", exclude=left_out)
+    assert fb.leave_one_out(model, stats, held).log_loss == (
+        fb.leave_one_out(fb.NaiveBayes(), fb.count(own, "y"), own).log_loss
+    )
+
+
+def test_network__takes_the_same_columns() -> None:
+    held = fewer(table(), "x")
+    wanted = fb.BayesianNetwork.learn(fewer(held, "id_a", "id_b"))
+    assert fb.BayesianNetwork.learn(held, exclude="id_*").nodes == wanted.nodes
+
+
+def test_statistics__with_a_column_that_the_model_leaves_out_are_refused() -> None:
+    stats = fb.count(fewer(table(), "id_a"), "y")
+    with pytest.raises(SchemaError, match="counted with column 'id_b', which the model leaves out"):
+        fb.NaiveBayes(exclude="id_*").fit_statistics(stats)
+
+
+def test_files__what_is_excluded_may_differ_between_files(tmp_path: Path) -> None:
+    held = fewer(table(), "id_b", "w")
+    pq.write_table(pa.table(held), tmp_path / "a.parquet")
+    other = pa.table({**held, "id_a": range(200), "id_c": range(200)})
+    pq.write_table(other, tmp_path / "b.parquet")
+    twice = fb.count(tmp_path, "y", exclude="id_*")
+    assert twice.n_rows == 400
+    with pytest.raises(SchemaError, match="has a column 'id_c' that"):
+        open_source(tmp_path, columns=Selection.made(None, ["id_a"]), schema_mode="strict")
+
+
+def test_csv__a_pattern_makes_text_of_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("zip_a,zip_b,y\n007,1,n\n08,2,p\n")
+    stats = fb.count(tmp_path / "t.csv", "y", categorical="zip_*")
+    assert [f.values.to_pylist() for f in stats.schema.categorical] == [["007", "08"], ["1", "2"]]
+
+
+def test_a_file__says_of_columns_only_where_they_were_given(tmp_path: Path) -> None:
+    held = fewer(table(), "id_a", "id_b", "w")
+    fb.NaiveBayes().fit(held, "y").save(tmp_path / "plain.fb")
+    fb.NaiveBayes(exclude="z*").fit(held, "y").save(tmp_path / "fewer.fb")
+    plain, less = (fb.load(tmp_path / name) for name in ("plain.fb", "fewer.fb"))
+    assert b'"exclude"' not in (tmp_path / "plain.fb").read_bytes()
+    assert (plain.exclude, less.exclude, less.schema_.names) == (None, "z*", ("a", "x"))
+
+
+def test_command_line(tmp_path: Path) -> None:
+    pq.write_table(pa.table(fewer(table(), "w")), tmp_path / "t.parquet")
+    data, model = str(tmp_path / "t.parquet"), str(tmp_path / "m.fb")
+    run("fit", data, "--target", "y", "--exclude", "id_*", "--categorical", "z*", "-o", model)
+    assert fb.load(model).schema_.names == ("a", "x", "z1")
+    stats = str(tmp_path / "s.fbs")
+    run("count", data, "--target", "y", "--columns", "id_*,a", "--exclude", "id_b", "-o", stats)
+    assert fb.load(stats).schema.names == ("id_a", "a")
+    made = run("compare", data, "--target", "y", "--models", "naive-bayes", "--exclude", "id_*",
+               "--json")  # fmt: skip
+    assert json.loads(made.stdout)["models"][0]["model"] == "naive-bayes"
+    network = str(tmp_path / "n.bif")
+    run("network", "learn", data, "--exclude", "id_*,x", "-o", network)
+    assert sorted(fb.BayesianNetwork.read_bif(network).nodes) == ["a", "y", "z1"]
+    wrong = run("fit", data, "--target", "y", "--exclude", "ix_*", "-o", model, "--force", code=1)
+    assert "exclude: no column matches 'ix_*'" in wrong.stderr
