@@ -221,6 +221,11 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
         return [_data_file(fs, info, base)]
     root = info.path.rstrip("/")
     inside = fs.get_file_info(pafs.FileSelector(info.path, recursive=True))
+    refuse(
+        any("/_delta_log/" in child.path[len(root) :] for child in inside),
+        f"{root} holds a Delta table, whose directory has deleted rows, too; pass "
+        "deltalake.DeltaTable(...)",
+    )
     kept = [
         child
         for child in inside

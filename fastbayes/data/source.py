@@ -24,6 +24,7 @@ from fastbayes.data.filesource import (
     open_ipc,
     open_parquet,
 )
+from fastbayes.data.lake_tables import delta_table, open_delta, open_iceberg
 from fastbayes.data.memory import (
     ArraySource,
     CellTypeError,
@@ -91,7 +92,8 @@ def open_source(
     source
         A path, glob, directory or URI of Parquet, Arrow IPC, CSV, JSON lines or ORC files, or a
         list of paths; anything with `__arrow_c_stream__` or `__arrow_c_array__`; a pyarrow
-        Dataset or Scanner; a polars LazyFrame; an iterable of record batches; a dict of columns;
+        Dataset or Scanner; a Delta Lake table (also by its directory) or one of Iceberg, or a scan
+        of it; a polars LazyFrame; an iterable of record batches; a dict of columns;
         an array of shape (n_rows, n_columns), whose columns are called x0, x1, ...
     columns
         Names of the columns to read, in this order, or a `Selection`; the others are not decoded.
@@ -133,7 +135,14 @@ def open_source(
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
     refuse(isinstance(source, Source), "the source is open already; pass what it was opened from")
     if isinstance(source, str | os.PathLike):
+        table = None if filesystem is not None else delta_table(source)
+        if table is not None:
+            return open_delta(table, _open_dataset, options)
         return _open_files(source, source, options, how)
+    if module == "deltalake" and hasattr(source, "to_pyarrow_dataset"):
+        return open_delta(source, _open_dataset, options)
+    if module == "pyiceberg" and (hasattr(source, "scan") or hasattr(source, "select")):
+        return open_iceberg(source, options)
     if isinstance(source, pa.Table | pa.RecordBatch):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)

@@ -1,0 +1,88 @@
+"""Delta Lake and Iceberg tables as sources: their own libraries say which rows there are."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from fastbayes.core.errors import DataError
+from fastbayes.data.memory import StreamSource
+from fastbayes.data.segments import first_line
+
+
+def delta_table(path: str | os.PathLike[str]) -> Any:
+    """Return the Delta table in a directory of this machine, None where there is none.
+
+    Files that the table has given up lie there still: read as a directory they would count.
+    """
+    if not os.path.isdir(os.path.join(os.path.expanduser(path), "_delta_log")):
+        return None
+    try:
+        deltalake: Any = importlib.import_module("deltalake")
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{os.fspath(path)} is a Delta table; pip install 'fastbayes[deltalake]' to read it"
+        ) from error
+    with _said(os.fspath(path)):
+        return deltalake.DeltaTable(os.path.expanduser(path))
+
+
+def open_delta(
+    table: Any, open_dataset: Callable[[Any, dict[str, Any]], Any], options: dict[str, Any]
+) -> Any:
+    """Open a `deltalake.DeltaTable` as it is at its version.
+
+    Its files as a dataset; where rows in them are marked as deleted (deletion vectors), or columns
+    have other names, as the library's own stream, whose order of rows may change.
+    """
+    errors: Any = importlib.import_module("deltalake.exceptions")
+    name = f"{table.table_uri} (Delta, version {table.version()})"
+    with _said(name):
+        try:
+            return open_dataset(table.to_pyarrow_dataset(), options)
+        except errors.DeltaProtocolError:
+            return _stream(lambda names: table.scan(columns=names), table, name, options)
+
+
+def open_iceberg(table: Any, options: dict[str, Any]) -> StreamSource:
+    """Open a `pyiceberg` table at its present snapshot, or a scan of one."""
+    scan = table.scan() if hasattr(table, "scan") else table
+    named = getattr(table, "name", None)
+    name = f"Iceberg table {'.'.join(named())}" if callable(named) else "Iceberg scan"
+
+    def rows(names: list[str] | None) -> Any:
+        return (scan if names is None else scan.select(*names)).to_arrow_batch_reader()
+
+    with _said(name):
+        return _stream(rows, table, name, options)
+
+
+def _stream(
+    rows: Callable[[list[str] | None], Any], native: Any, name: str, options: dict[str, Any]
+) -> StreamSource:
+    columns: Sequence[str] | None = options["columns"]
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        with _said(name):
+            wanted = None if columns is None else list(columns)
+            yield from pa.RecordBatchReader.from_stream(rows(wanted))
+
+    schema = pa.RecordBatchReader.from_stream(rows(None)).schema
+    return StreamSource(stream, schema, rereadable=True, description=name, native=native, **options)
+
+
+@contextmanager
+def _said(name: str) -> Iterator[None]:
+    """Turn what the libraries of tables raise into a DataError."""
+    try:
+        yield
+    except Exception as error:
+        module = type(error).__module__.partition(".")[0]
+        if module not in ("deltalake", "_internal", "pyiceberg") and not isinstance(error, OSError):
+            raise
+        raise DataError(f"{name}: {first_line(error)}") from error

@@ -1,0 +1,92 @@
+"""Delta Lake and Iceberg tables: rows that are deleted do not count, whatever lies on the disk."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import fails, run
+
+import fastbayes as fb
+
+TABLE = pa.table(
+    {
+        "y": ["no", "yes", "yes"] * 400,
+        "t": pa.array(["a", None, "b", "c"] * 300),
+        "x": np.arange(1200) % 7,
+        "day": [f"d{i % 3}" for i in range(1200)],
+    }
+)
+LEFT = TABLE.filter(pa.compute.not_equal(TABLE["x"], 2))
+
+
+def counted(source: Any) -> fb.Statistics:
+    return fb.count(source, "y", columns=["t", "x", "day"], pairs=True)
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_delta__without_deleted_rows(tmp_path: Path, vectors: str) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "delta")
+    deltalake.write_deltalake(
+        path, TABLE, partition_by=["day"], configuration={"delta.enableDeletionVectors": vectors}
+    )
+    first = deltalake.DeltaTable(path)
+    deltalake.DeltaTable(path).delete("x = 2")
+    for source in (path, Path(path), deltalake.DeltaTable(path)):
+        assert counted(source) == counted(LEFT)
+    assert counted(deltalake.DeltaTable(path, version=first.version())) == counted(TABLE)
+    run("count", path, "--target", "y", "-o", tmp_path / "s.fbs")
+    stats = fb.load(tmp_path / "s.fbs")
+    assert stats.n_rows == len(LEFT)
+    model = fb.NaiveBayes().fit(path, "y")
+    assert fb.evaluate(model, path).n == len(LEFT)
+    with pytest.raises(fb.SchemaError, match="no column 'z'"):
+        fb.count(path, "y", columns=["z"])
+
+
+def test_delta__without_its_library_is_not_read_as_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    (tmp_path / "d" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "d" / "_delta_log" / "0.json").write_text("{}")
+    for there in (tmp_path, f"file://{tmp_path}/d"):
+        with pytest.raises(fb.DataError, match=r"holds a Delta table.*deltalake\.DeltaTable"):
+            fb.count(there, "y")
+    said = fails("count", tmp_path / "d", "--target", "y", "-o", tmp_path / "s", folder=tmp_path)
+    assert "is a Delta table; pip install 'fastbayes[deltalake]'" in said
+
+
+def test_delta__that_is_broken(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    (tmp_path / "d" / "_delta_log").mkdir(parents=True)
+    said = fails("count", tmp_path / "d", "--target", "y", "-o", tmp_path / "s", folder=tmp_path)
+    assert str(tmp_path / "d") in said
+
+
+def test_iceberg__at_a_snapshot(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    where = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    catalog = sql.SqlCatalog("c", **where)
+    catalog.create_namespace("lake")
+    table = catalog.create_table("lake.trips", schema=TABLE.schema)
+    table.append(TABLE.slice(0, 700))
+    table.append(TABLE.slice(700))
+    before = table.current_snapshot().snapshot_id
+    table.delete("x = 2")
+    for source in (table, table.scan()):
+        assert counted(source) == counted(LEFT)
+    assert counted(table.scan(snapshot_id=before)) == counted(TABLE)
+    assert counted(table.scan(row_filter="x > 2")).n_rows == sum(
+        x > 2 for x in TABLE["x"].to_pylist()
+    )
+    model = fb.NaiveBayes().fit(table, "y")
+    assert model.statistics_.n_rows == len(LEFT)
+    with pytest.raises(fb.SchemaError, match="no column 'z'"):
+        fb.count(table, "y", columns=["z"])
