@@ -483,7 +483,7 @@ def month(tmp_path: Path) -> Path:
 def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
     """One command each: to stop, to leave out what is broken, to take the union; sums are exact."""
     count = ("count", month, "--target", "y", "--pairs", "-o", tmp_path / "s.fbs")
-    assert "day=2026-11-25/part.parquet" in fails(*count, folder=tmp_path)
+    assert "day=2026-11-25/part.parquet" in run(*count, code=1).stderr
     good = [day for day in range(DAYS) if day not in (18, 24)]
     result = run(*count, "--on-error", "skip")
     for day in (19, 25):
@@ -503,7 +503,7 @@ def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
     assert "column 'new' is null in 25 of 28 files" in said
     # The union of what can be read, once the broken file is written again and text is numbers.
     pq.write_table(day_of(24), month / "day=2026-11-25" / "part.parquet")
-    conflict = fails(*count, "--force", folder=tmp_path)
+    conflict = run(*count, "--force", code=1).stderr
     assert "column 'n' is int64" in conflict or "column 'n' is int32" in conflict
     assert "day=2026-11-19/part.parquet" in conflict
     mended = day_of(18).set_column(2, "n", pa.array([5] * 200, pa.int16()))
@@ -515,8 +515,8 @@ def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
         (*stats.schema.names, "y")
     )
     same(stats, fb.count(whole, "y", pairs=True))
-    assert "int32" in fails(*count, "--force", "--schema-mode", "strict", "--columns", "n",
-                            folder=tmp_path)  # fmt: skip
+    strict = (*count, "--force", "--schema-mode", "strict", "--columns", "n")
+    assert "int32" in run(*strict, code=1).stderr
 
 
 def test_month__of_csv_with_bad_lines(tmp_path: Path) -> None:
@@ -530,7 +530,7 @@ def test_month__of_csv_with_bad_lines(tmp_path: Path) -> None:
     whole = gzip.compress(b"y,t,n,x\n" + b"no,a,1,0.5\n" * 9999)
     (lake / "day=2026-11-25" / "part.csv.gz").write_bytes(whole[:60])
     count = ("count", lake, "--target", "y", "-o", tmp_path / "s.fbs")
-    fails(*count, folder=tmp_path)
+    run(*count, code=1)
     rejects = tmp_path / "bad.csv"
     found = answer(*count, "--on-error", "skip-rows", "--rejects", rejects, "--json")
     assert found["rejected_rows"] == bad == 116  # 2 % of all

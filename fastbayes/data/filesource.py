@@ -554,7 +554,7 @@ def _check_key(name: str, value: str | None, column: pa.Array, file: DataFile) -
         found = column[pc.index(alike, False).as_py()].as_py()
         raise SchemaError(
             f"{file.origin}: column {name!r} holds {found!r}, and the directory says {value!r}; "
-            "partitions=False (--no-partitions) ignores directories, or leave the column out"
+            "partitions=False ignores directories, or leave the column out"
         )
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 ANSWER_SECONDS = 8.0
 
 # What to do where it does not.
-CHECK = "check address, network and credentials (storage_options, --storage-option)"
+CHECK = "check address, network and credentials (`storage_options`)"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # File systems of pyarrow that take options.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from fastbayes.core.errors import DataError
 from fastbayes.data.memory import StreamSource
+from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.segments import first_line
+from fastbayes.data.unify import names_of
 
 
 def delta_table(path: str | os.PathLike[str]) -> Any:
@@ -65,14 +67,15 @@ def open_iceberg(table: Any, options: dict[str, Any]) -> StreamSource:
 def _stream(
     rows: Callable[[list[str] | None], Any], native: Any, name: str, options: dict[str, Any]
 ) -> StreamSource:
-    columns: Sequence[str] | None = options["columns"]
+    schema = pa.RecordBatchReader.from_stream(rows(None)).schema
+    wanted = names_of(options["columns"], flat_schema(schema).names, name)
+    if wanted is not None:
+        wanted = roots(wanted, schema.names)
 
     def stream() -> Iterator[pa.RecordBatch]:
         with _said(name):
-            wanted = None if columns is None else list(columns)
             yield from pa.RecordBatchReader.from_stream(rows(wanted))
 
-    schema = pa.RecordBatchReader.from_stream(rows(None)).schema
     return StreamSource(stream, schema, rereadable=True, description=name, native=native, **options)
 
 

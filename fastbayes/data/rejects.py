@@ -95,7 +95,7 @@ class Rejects:
             first = bad[0]
             raise RejectLimitError(
                 f"{origin}: {len(bad):,} of {n_rows:,} rows cannot be used, more than "
-                f"max_rejected={self.share:g} (--max-rejected) allows; the first in line "
+                f"max_rejected={self.share:g} allows; the first in line "
                 f"{first.line}: {first.reason}"
             )
 

@@ -211,7 +211,7 @@ _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*
 Types = Mapping[str, pa.DataType | None]
 
 # The way to do without rows that cannot be mended.
-_SKIP = "; or leave such rows out (Files(..., on_error='skip-rows'), --on-error skip-rows)"
+_SKIP = "; or leave such rows out (on_error='skip-rows')"
 NOT_UTF8 = "is not UTF-8; convert the file, for instance: iconv -f latin1 -t utf8"
 
 
