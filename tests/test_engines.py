@@ -671,7 +671,7 @@ JUDGED: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore::fastbayes.FastBayesWarning")
 @pytest.mark.parametrize("how", JUDGED)
 def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
-    """Every model that takes part; the network's search needs the codes of rows and says so."""
+    """Every model that takes part."""
     options = {"models": NAMES, **JUDGED[how]}
     if "folds" in options:  # and few scans
         options["models"] = [n for n in NAMES if n not in ("network", "weighted-naive-bayes")]
@@ -685,8 +685,6 @@ def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
     judged = 0
     for entry in here.entries:
         found, rtol = there[entry.name], MINIMISED.get(entry.name, 1e-12)
-        if entry.name == "network":
-            continue
         assert found.reason == entry.reason
         if entry.figures is not None:
             same_values(found.figures.to_dict(), entry.figures.to_dict(), rtol)
@@ -694,6 +692,40 @@ def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
             judged += 1
     assert judged >= 5
     assert there.best.name == here.best.name
+
+
+@pytest.mark.filterwarnings("ignore:.* rows have missing values:fastbayes.FastBayesWarning")
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"missing": "category"},
+        {"search": "chow_liu"},
+        {"search": "tabu", "restarts": 2},
+        {"sample_weight": "heavy"},
+    ],
+    ids=str,
+)
+def test_networks__are_learned_of_the_rows_that_differ(folder: Path, how: dict[str, Any]) -> None:
+    """Each comes once, with its number; those of fractions are cut where they are."""
+    told = {"columns": ["text", "whole", "number", "y"], "discretize": ("quantile", 3)}
+    here = fb.BayesianNetwork.learn(folder, **told, **how)
+    there = fb.BayesianNetwork.learn(Paths(folder, shipped, 5), **told, **how)
+    assert there.parents == here.parents
+    assert there.states == here.states
+    if "sample_weight" in how:
+        return
+    mine = fb.NetworkClassifier(columns=["text", "whole"], **how)
+    other = fb.NetworkClassifier(columns=["text", "whole"], **how)
+    rest = fb.evaluate(mine.fit(folder, "y"), folder)
+    same_figures(fb.evaluate(other.fit(Paths(folder, shipped, 5), "y"), folder), rest)
+    assert mine.parents_ == other.parents_
+
+
+def test_networks__whose_rows_are_too_many_are_refused(folder: Path) -> None:
+    there, cuts = Paths(folder, shipped, 3), {"number": np.linspace(-3, 3, 200)}
+    with pytest.raises(fb.MemoryLimitError, match="learn from some of the rows"):
+        fb.BayesianNetwork.learn(there, exclude="heavy", discretize=cuts, memory_limit=20_000)
 
 
 def test_compare__counts_once_and_scores_once(folder: Path) -> None:

@@ -25,7 +25,9 @@ from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES, learned
 from fastbayes.scan import engine
+from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.cell_counts import CellCounts
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
 logger = logging.getLogger("fastbayes")
@@ -436,6 +438,16 @@ def _coded(
             batches.append(pa.RecordBatch.from_pydict(whole))
         return batches
 
+    def domains_of(table: pa.Table) -> dict[str, Any]:
+        lengths = {**{name: sizes[name] for name in nodes if sizes[name]}, target: n_classes}
+        return {name: pa.array(range(n), table[name].type) for name, n in lengths.items()}
+
+    n_classes = len(schema.classes)
+    if isinstance(scans.source, Counter):
+        cells = scans.count(model, {"values": {}, "cells": {}}, schema).cells
+        weight = class_node("weight", [*schema.names, target])
+        table = _table_of_cells(cells, names, nodes, target, weight)
+        return table, weight, domains_of(table)
     parts: list[pa.RecordBatch] = []
     held = 0
     for batches in scans.again(model, schema, read):
@@ -450,11 +462,21 @@ def _coded(
     weights = sum(part.column(weight).to_numpy().sum() if weight else len(part) for part in parts)
     scans.check_unchanged(np.isclose(float(weights), float(found.n_rows), rtol=1e-9))
     table = pa.Table.from_batches(parts)
-    domains = {
-        name: pa.array(range(sizes[name]), table[name].type) for name in nodes if sizes[name]
-    }
-    domains[target] = pa.array(range(len(schema.classes)), table[target].type)
-    return table, weight, domains
+    return table, weight, domains_of(table)
+
+
+def _table_of_cells(
+    cells: CellCounts, names: Sequence[str], nodes: Sequence[str], target: str, weight: str
+) -> pa.Table:
+    """Return the codes of rows that differ, with their numbers: of rows that workers read."""
+    rows, classes = np.nonzero(cells.counts)
+    columns: dict[str, Any] = {}
+    for name in nodes:
+        codes = cells.keys[rows, [*cells.columns].index(names.index(name))].astype(np.int64)
+        columns[name] = pa.array(codes, mask=codes < 0)
+    columns[target] = pa.array(classes)
+    columns[weight] = pa.array(cells.counts[rows, classes].astype(np.float64))
+    return pa.table(columns)
 
 
 def structure_of(

@@ -26,6 +26,7 @@ from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 
@@ -334,7 +335,18 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
         nonlocal n_rows
         n_rows += rows
 
-    stats = replace(reading, progress=count).scan(opened, {"values": {}})
+    # Of rows that workers read those that differ come here, with their numbers.
+    elsewhere = isinstance(opened.source, Counter)
+    wanted = ("values", "cells") if elsewhere else ("values",)
+    try:
+        stats = replace(reading, progress=count).scan(opened, {name: {} for name in wanted})
+    except MemoryLimitError as error:
+        if not elsewhere:
+            raise
+        raise MemoryLimitError(
+            f"{error}; of rows that workers read a search looks at those that differ: learn from "
+            "some of the rows, or of fewer columns"
+        ) from error
     schema, source = stats.schema, opened.source
     if not len(schema.categorical):
         raise SchemaError(f"{source.description}: there are no columns to learn a network of")
@@ -342,24 +354,13 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     features = [schema.categorical[j] for j in place]
     sizes = np.array([feature.size for feature in features], np.int64) + gaps[place]
     kinds = [np.dtype(f"u{1 if s + 2 <= 1 << 8 else 2 if s + 2 <= 1 << 16 else 4}") for s in sizes]
-    needed = n_rows * (sum(kind.itemsize for kind in kinds) + 8 * stats.weighted)
-    fit = 2 * needed <= reading.limit
-    columns = [np.empty(n_rows if fit else 0, kind) for kind in kinds]
-    weight = np.empty(n_rows if fit else 0) if stats.weighted else None
-    kept, heavy, total, left_out = 0, 0, 0.0, 0
-    for some, its, incomplete in engine.in_order(
-        lambda read: read(), _scan(opened, schema), engine.resolved_threads(reading.threads)
-    ):
-        n = len(some[0])
-        total += n if its is None else float(its.sum())
-        heavy += n if its is None else int(np.count_nonzero(its))
-        if fit:
-            for column, codes in zip(columns, some, strict=True):
-                column[kept : kept + n] = codes
-            if weight is not None:
-                weight[kept : kept + n] = its
-        kept += n
-        left_out += incomplete
+    if elsewhere:
+        read = _of_cells(stats, place, sizes, kinds)
+    else:
+        needed = n_rows * (sum(kind.itemsize for kind in kinds) + 8 * stats.weighted)
+        fit = 2 * needed <= reading.limit
+        read = _read_here(reading, opened, stats, kinds, n_rows if fit else None)
+    columns, weight, heavy, total, left_out = read
     if not total and not left_out:
         why = "every weight is zero" if stats.weighted and n_rows else "there are no rows"
         raise DataError(f"{source.description}: nothing to score, {why}")
@@ -379,13 +380,10 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
             f"the weights of {heavy:,} rows sum to {total:.3g}, and count as so many rows: "
             "parameters cost nothing among so few; scale them to sum to the number of rows"
         )
-    fewer, rows = False, kept
-    if fit:
-        columns, weight = (
-            [column[:kept] for column in columns],
-            None if weight is None else weight[:kept],
-        )
+    fewer, rows = elsewhere, n_rows - left_out
+    if columns is not None and not elsewhere:
         columns, weight, fewer = distinct(columns, sizes, weight)
+    if columns is not None:
         rows = len(columns[0])
     return CompleteRows(
         reading=reading,
@@ -396,11 +394,75 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
         total=total,
         left_out=left_out,
         weighted=stats.weighted or fewer,
-        columns=columns if fit else None,
+        columns=columns,
         weight=weight,
         cells=float(rows) * len(sizes),
         schema=schema,
     )
+
+
+class _RowsRead(NamedTuple):
+    """Complete rows, and what there is to say of all.
+
+    columns   codes of each node; None where they do not fit in memory
+    weight    of the rows, None where each counts once
+    heavy     rows that weigh something
+    total     sum of their weights
+    left_out  rows that are not complete
+    """
+
+    columns: Columns | None
+    weight: Floats | None
+    heavy: float
+    total: float
+    left_out: int
+
+
+def _read_here(
+    reading: ReadOptions,
+    opened: Opened,
+    stats: Statistics,
+    kinds: Sequence[np.dtype[Any]],
+    n_rows: int | None,
+) -> _RowsRead:
+    """Read so many rows; hold none where their number is None."""
+    columns = [np.empty(n_rows or 0, kind) for kind in kinds]
+    weight = np.empty(n_rows or 0) if stats.weighted else None
+    kept, heavy, total, left_out = 0, 0, 0.0, 0
+    for some, its, incomplete in engine.in_order(
+        lambda read: read(),
+        _scan(opened, stats.schema),
+        engine.resolved_threads(reading.threads),
+    ):
+        n = len(some[0])
+        total += n if its is None else float(its.sum())
+        heavy += n if its is None else int(np.count_nonzero(its))
+        if n_rows is not None:
+            for column, codes in zip(columns, some, strict=True):
+                column[kept : kept + n] = codes
+            if weight is not None:
+                weight[kept : kept + n] = its
+        kept += n
+        left_out += incomplete
+    held = None if n_rows is None else [column[:kept] for column in columns]
+    return _RowsRead(held, None if weight is None else weight[:kept], heavy, total, left_out)
+
+
+def _of_cells(
+    stats: Statistics, place: Sequence[int], sizes: Ints, kinds: Sequence[np.dtype[Any]]
+) -> _RowsRead:
+    """Return the different rows of counted cells; incomplete ones are left out by their weight."""
+    cells = stats.cells
+    own = [*cells.columns]
+    keys = cells.keys[:, [own.index(j) for j in place]].astype(np.int64)
+    weight = cells.counts[:, 0].astype(np.float64)
+    if stats.schema.missing == "category":
+        keys = np.where(keys < 0, sizes - 1, keys)
+    whole = (keys >= 0).all(axis=1)
+    columns = [keys[whole, j].astype(kind) for j, kind in enumerate(kinds)]
+    total = float(weight[whole].sum())
+    heavy = float(np.count_nonzero(weight[whole])) if stats.weighted else total
+    return _RowsRead(columns, weight[whole], heavy, total, round(float(weight[~whole].sum())))
 
 
 def _place(schema: Schema) -> list[int]:
