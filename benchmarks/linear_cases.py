@@ -15,8 +15,8 @@ from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.core.layout import Layout
+from fastbayes.models.logistic.information import information
 from fastbayes.models.logistic.linear import Coefficients
-from fastbayes.models.logistic.wald import information
 
 Floats = NDArray[np.float64]
 

@@ -104,7 +104,7 @@ def test_command_line(tmp_path: Path) -> None:
     pq.write_table(rows().drop_columns("a"), data)
     out = tmp_path / "o.parquet"
     said = run("predict", model, data, "-o", out, code=1).stderr
-    assert "missing_columns='marginalize'" in said
+    assert "--missing-columns marginalize" in said
     run("predict", model, data, "-o", out, "--missing-columns", "marginalize")
     run("evaluate", model, data, "--missing-columns", "marginalize")
     assert pq.read_metadata(out).num_rows == N

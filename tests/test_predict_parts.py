@@ -262,7 +262,7 @@ def test_target__that_cannot_be(table: pa.Table, model: fb.NaiveBayes, tmp_path:
         fb.predict_to(model, table, tmp_path / "none" / "out")
     fb.predict_to(model, table, out)  # an empty one is as good as none
     assert [f.name for f in out.iterdir()] == ["part-00000.parquet"]
-    with pytest.raises(fb.DataError, match=r"is not empty.*--force"):
+    with pytest.raises(fb.DataError, match=r"is not empty.*force=True"):
         fb.predict_to(model, table, out)
     fb.predict_to(model, table, out, format="csv", force=True)
     assert [f.name for f in out.iterdir()] == ["part-00000.csv"]

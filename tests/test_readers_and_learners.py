@@ -233,6 +233,7 @@ TOGETHER: dict[tuple[str, str, Any], dict[str, Any]] = {
 # segments each in its own way.
 BY_PLACE = [("SPODE", {"super_parent": "cv"}), ("Calibrated", {"validation": "k_fold"})]
 BY_PLACE += [("Blend", {}), ("Blend", {"missing": "category"})]
+BY_PLACE += [("Blend", {"missing_columns": "marginalize"})]
 # Choices that no parameter declares.
 MORE: dict[str, list[dict[str, Any]]] = {
     "NaiveBayes": [{"numeric": kind} for kind in KINDS] + [{"alpha": "loo"}],

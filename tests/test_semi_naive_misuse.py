@@ -89,7 +89,7 @@ def test_counts_of_some_pairs__are_not_taken_for_all(fit: Callable[[Any], Any]) 
 
 def test_counts_of_a_tree__are_those_of_its_own_rule() -> None:
     table = wide()
-    plain = fb.TAN(memory_limit=WIDE_LIMIT).fit(table, "y")
+    plain = fb.TAN(memory_limit=WIDE_LIMIT, threads=2).fit(table, "y")
     stats = plain.statistics_
     assert not stats.pairs.layout.complete
     again = fb.TAN(alpha=0.5).fit_statistics(stats)

@@ -67,6 +67,7 @@ COMMANDS = {
     "count": "DATA --target play -o out.fbs",
     "doctor": "",
     "evaluate": "model.fb DATA",
+    "explain": "model.fb DATA --row 0",
     "fit": "DATA --target play --model tan -o out.fb",
     "generate": "--preset flights --rows 50 -o out",
     "inspect": "DATA --target play",

@@ -651,6 +651,7 @@ def check_number(name: str, kind: pa.DataType) -> None:
     if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         value_type(name, kind)
         held = kind.value_type if pa.types.is_dictionary(kind) else kind
+        held = kind if is_number(held) else held  # numbers by a dictionary are none yet
         raise SchemaError(
             f"column {name!r} is {held}, but numbers are needed there; cast it to a number"
         )

@@ -145,7 +145,7 @@ class Blend(TableRows):
     Examples
     --------
     >>> import fastbayes as fb
-    >>> a, b = list("00110011") * 20, list("01010101") * 20
+    >>> a, b = list("00110011") * 60, list("01010101") * 60
     >>> table = {"a": a, "b": b, "y": ["n" if x == z else "p" for x, z in zip(a, b)]}
     >>> blend = fb.Blend(["naive-bayes", "tan"]).fit(table, "y")
     >>> [*blend.members_]
