@@ -639,3 +639,17 @@ def test_directory__a_signal_while_the_old_one_is_removed_leaves_nothing(
         (made / "part-00000.csv").write_bytes(b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a" / "part-00000.csv").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("make", [files.atomic, files.atomic_directory])
+def test_unfinished_output_goes_though_a_signal_comes_as_its_removal_is_called(
+    make: Any, tmp_path: Path
+) -> None:
+    def stop(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is files._remove_whole.__code__:
+            raise KeyboardInterrupt  # which ends the profile
+
+    with pytest.raises(KeyboardInterrupt), make(tmp_path / "out"):
+        sys.setprofile(stop)
+        raise ValueError
+    assert [*tmp_path.iterdir()] == []

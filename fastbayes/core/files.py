@@ -274,7 +274,9 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         descriptor = None
         while descriptor is None:
             path = target.with_name(f".fastbayes-{secrets.token_hex(8)}{target.suffix}")
-            stack.callback(_remove_whole, path)
+            # Twice: what a signal raises may come just as the first is called, before it begins.
+            for _ in range(2):
+                stack.callback(_remove_whole, path)
             make(path)
             descriptor = _own(path)
         stack.callback(os.close, descriptor)
