@@ -336,7 +336,7 @@ CASES = (
     ),
     Case(
         "arrow-beside",
-        "the same in one chunk, int8, one thread, beside a thread in a loop of pure Python",
+        "the same in one chunk, int8, one thread, while another thread loops in pure Python",
         rows_of(10_000_000, 1_000_000),
         _beside,
         (Claim(ALONE, most=1.3), Claim(FREE, most=1.3)),

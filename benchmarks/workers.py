@@ -79,9 +79,9 @@ def _peaks(pids: set[int]) -> dict[str, int]:
             lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
         except OSError:
             continue
-        told = dict(line.split(":", 1) for line in lines if ":" in line)
-        name = told["Name"].strip()
-        peak = int(told.get("VmHWM", "0 kB").split()[0]) * 1024
+        status = dict(line.split(":", 1) for line in lines if ":" in line)
+        name = status["Name"].strip()
+        peak = int(status.get("VmHWM", "0 kB").split()[0]) * 1024
         most[name] = max(most.get(name, 0), peak)
     return most
 

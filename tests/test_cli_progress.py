@@ -83,6 +83,7 @@ def test_steps__rows_that_are_read_again_are_another_scan() -> None:
     assert (steps.n, steps.done, steps.scans) == (60, 160, 2)
     assert re.fullmatch(r"counting, scan 2: 60 of 100 rows, 60%, [\d,]+ a second", str(steps))
     steps.stage("ranking", 3, "models")
+    assert re.fullmatch(r"counting: ranking: \d+ s", str(steps))  # a share of 0 says nothing
     steps(1)
     assert str(steps).startswith("counting: ranking: 1 of 3 models, 33%")
     assert steps.done == 160

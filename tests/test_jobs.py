@@ -121,7 +121,7 @@ def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
 
 
 def test_update__a_clock_that_goes_back_changes_nothing(lake: Path) -> None:
-    """New and changed files are told by what they are, not by whether they are younger."""
+    """New and changed files are recognised by what they are, not by whether they are younger."""
     late = lake / "3.parquet"
     table = pq.read_table(late)
     late.unlink()
@@ -268,7 +268,7 @@ def test_batches__may_be_empty_or_have_no_class() -> None:
 
 
 def test_batches__refusals_say_what_to_do(lake: Path) -> None:
-    with pytest.raises(fb.DataError, match="files are told without a name"):
+    with pytest.raises(fb.DataError, match="files are recognised without a name"):
         fb.count(lake, "y", batch="lake")
     for name in ("", 3):
         with pytest.raises(ValueError, match="give the rows a name"):

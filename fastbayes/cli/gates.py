@@ -65,7 +65,8 @@ def _condition(text: str) -> Condition:
     name, sign, written = found.groups()
     figure = name.replace("-", "_")
     if figure not in FIGURES:
-        raise click.BadParameter(f"{text!r}: there is no figure {name!r}: {_figures(figure)}")
+        known = use_one_of(figure, FIGURES)
+        raise click.BadParameter(f"{text!r}: there is no figure {name!r}: {known}")
     try:
         bound = float(written)
     except ValueError:
@@ -73,10 +74,6 @@ def _condition(text: str) -> Condition:
     if math.isnan(bound):
         raise click.BadParameter(f"{text!r}: {written!r} is no number")
     return Condition(figure, sign, bound)
-
-
-def _figures(name: str) -> str:
-    return use_one_of(name, FIGURES)
 
 
 @dataclass(frozen=True)

@@ -364,8 +364,9 @@ FILES = together(
     click.option(
         "--on-error",
         type=click.Choice(ON_ERROR),
-        help="Stop at what cannot be used (the default); leave out such parts of files and say so "
-        "(skip); or single rows of CSV and JSON lines, too (skip-rows).",
+        help="Stop at what cannot be used (the default); leave out files that cannot be opened or "
+        "do not go with the others, and say so (skip; count leaves out row groups that cannot be "
+        "read, too); or single rows of CSV and JSON lines, too (skip-rows).",
     ),
     click.option(
         "--rejects",
@@ -453,17 +454,8 @@ NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {
     *("categorical", "columns", "dates", "domains", "exclude", "forbidden", "memory_limit"),
-    *(
-        "missing",
-        "missing_columns",
-        "network",
-        "precision",
-        "required",
-        "restarts",
-        "seed",
-        "threads",
-    ),
-    *("unlabelled", "var_floor", "warm_start"),
+    *("missing", "missing_columns", "network", "precision", "required", "restarts", "seed"),
+    *("threads", "unlabelled", "var_floor", "warm_start"),
 }
 # What the command line says of parameters of models, in this order; a parameter that was not given
 # is left to the model. Without a metavar, type or flag the values are those that models declare.

@@ -59,6 +59,8 @@ class JobProgress:
 
     def __str__(self) -> str:
         seconds = max(time.perf_counter() - self.start, 1e-9)
+        if not self.n:  # no row is read yet, or none at all: a model is made of counts
+            return f"{self.title}: {seconds:,.0f} s"
         of = f" of {self.total:,} {self.unit}, {self.n / self.total:.0%}" if self.total else ""
         return f"{self.title}: {self.n:,}{of or f' {self.unit}'}, {self.n / seconds:,.0f} a second"
 

@@ -120,9 +120,7 @@ def coefficient_lines(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def said_of(model: Any, name: str) -> dict[str, Any]:
     """Return what tells the classes apart in a column; nothing where coefficients say it."""
-    if hasattr(model, "coefficients"):
-        return {}
-    if not hasattr(model, "table"):
+    if hasattr(model, "coefficients") or not hasattr(model, "table"):
         return {}
     found, said = model.table(name), dict[str, Any]()
     if found.telling:

@@ -45,7 +45,7 @@ from fastbayes.cli.show import (
     text,
 )
 from fastbayes.core.date_parts import PARTS, holds
-from fastbayes.core.domains import default_kind
+from fastbayes.core.domains import decoded, default_kind
 from fastbayes.core.files import check_target
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
@@ -428,8 +428,7 @@ def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, 
     source = open_source(data)
     columns: dict[str, dict[str, Any]] = {}
     for field in source.schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        columns[field.name] = {"type": str(kind)}
+        columns[field.name] = {"type": str(decoded(field.type))}
     for name, why in source.handed_over().items():
         columns[name]["by_pyarrow"] = why
     if "discretize" in planning:

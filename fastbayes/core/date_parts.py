@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.types as t
 
+from fastbayes.core.domains import decoded
 from fastbayes.core.errors import SchemaError, refuse
 
 # The values of parts that are cyclic: ISO weekdays begin with Monday, hours with midnight.
@@ -77,7 +78,7 @@ class DatePart:
     def check(self, kind: pa.DataType) -> None:
         """Raise SchemaError where the part cannot be told of a column of this type."""
         held, zone = holds(kind), zone_of(kind)
-        if t.is_null(_plain(kind)):
+        if t.is_null(decoded(kind)):
             return
         both = {self.held, held}
         alike = held == self.held or both == {"date", "timestamp"}
@@ -136,7 +137,7 @@ class Span(NamedTuple):
 
 def holds(kind: pa.DataType) -> str | None:
     """Return what a column of a type holds: dates, timestamps, times of day or durations."""
-    kind = _plain(kind)
+    kind = decoded(kind)
     tests = {
         "date": t.is_date,
         "timestamp": t.is_timestamp,
@@ -148,12 +149,8 @@ def holds(kind: pa.DataType) -> str | None:
 
 def zone_of(kind: pa.DataType) -> str | None:
     """Return the time zone of a type."""
-    kind = _plain(kind)
+    kind = decoded(kind)
     return kind.tz if t.is_timestamp(kind) else None
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if t.is_dictionary(kind) else kind
 
 
 def parts_by_span(held: str, span: Span) -> tuple[str, ...]:

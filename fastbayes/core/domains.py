@@ -175,6 +175,11 @@ def _array(values: list[Any]) -> pa.Array:
         return pa.array(values, pa.uint64())
 
 
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, whether or not a dictionary encodes them."""
+    return kind.value_type if t.is_dictionary(kind) else kind
+
+
 def value_type(name: str, kind: pa.DataType) -> pa.DataType:
     """Return the canonical type of categorical values stored as `kind`.
 
@@ -183,8 +188,7 @@ def value_type(name: str, kind: pa.DataType) -> pa.DataType:
     SchemaError
         For temporal, nested and binary types, naming the column and the remedy.
     """
-    if t.is_dictionary(kind):
-        return value_type(name, kind.value_type)
+    kind = decoded(kind)
     for canonical, tests in CANONICAL.items():
         if any(test(kind) for test in tests):
             return canonical

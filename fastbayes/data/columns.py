@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.domains import cast_domain, common_type, texts_of, value_type
+from fastbayes.core.domains import cast_domain, common_type, decoded, texts_of, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import ABSENT, FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
@@ -650,8 +650,7 @@ def check_number(name: str, kind: pa.DataType) -> None:
     """Raise SchemaError where a column does not hold numbers."""
     if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         value_type(name, kind)
-        held = kind.value_type if pa.types.is_dictionary(kind) else kind
-        held = kind if is_number(held) else held  # numbers by a dictionary are none yet
+        shown = decoded(kind) if is_text(kind) else kind
         raise SchemaError(
-            f"column {name!r} is {held}, but numbers are needed there; cast it to a number"
+            f"column {name!r} is {shown}, but numbers are needed there; cast it to a number"
         )

@@ -326,7 +326,7 @@ def by_python(part: DatePart) -> Callable[[Any], float | None]:
     except (ZoneInfoNotFoundError, ValueError):  # as "+05:30", which Arrow knows
         return lambda _: None
 
-    def told(value: Any) -> float | None:
+    def part_of(value: Any) -> float | None:
         kind = type(value)
         if kind is date and zone is None:
             value = datetime(value.year, value.month, value.day)
@@ -342,4 +342,4 @@ def by_python(part: DatePart) -> Callable[[Any], float | None]:
         whole = since.days * DAY + since.seconds
         return since.microseconds / 10**6 + (whole - part.origin)
 
-    return told if part.held in ("date", "timestamp") else lambda _: None
+    return part_of if part.held in ("date", "timestamp") else lambda _: None

@@ -80,7 +80,7 @@ ARROW_COLUMN = 4 << 20
 # How files of different columns are read together; see `unify_schemas`.
 SCHEMA_MODES = ("union", "strict", "first")
 # With this begin the notes of columns that files lack.
-ABSENT = "absent: "
+LACKED = "absent: "
 _REMEDY = "write the file again or leave it out"
 
 log = logging.getLogger(__name__)
@@ -536,7 +536,7 @@ def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator
         if files := lacking.get(name):
             more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
             yield (
-                f"{ABSENT}column {name!r} is null in {len(files):,} of {n_files:,} files, which "
+                f"{LACKED}column {name!r} is null in {len(files):,} of {n_files:,} files, which "
                 f"lack it: {files[0]}{more}"
             )
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import Columns, Projection, is_text, select, unify_types
 
@@ -450,6 +450,19 @@ def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     if target is None:
         raise DataError(f"{arrays[0].type} cannot be joined with {arrays[-1].type}")
     return [array.cast(target, safe=False) for array in arrays]
+
+
+def check_rereadable(source: Source, need: str, instead: str = "") -> None:
+    """Raise SchemaError where rows that are read several times can be read only once."""
+    if not source.rereadable:
+        raise read_only_once(source.description, need, instead)
+
+
+def read_only_once(description: str, need: str, instead: str = "") -> SchemaError:
+    """Return the error that rows can be read only once, what needs more, and the remedies."""
+    return SchemaError(
+        f"{description} can be read only once, but {need}: pass a table or a path{instead}"
+    )
 
 
 def numbers(values: NDArray[Any]) -> pa.Array:

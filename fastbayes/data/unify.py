@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import Chooser, Selection, unknown_column
 from fastbayes.data.nested import flat
@@ -16,17 +17,14 @@ from fastbayes.data.nested import flat
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether values of this type are strings, in whatever encoding."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = decoded(kind)
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
 def _is_binary(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    types = pa.types
+    kind, types = decoded(kind), pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
@@ -204,14 +202,9 @@ def _alike(a: pa.DataType, b: pa.DataType) -> bool:
 
 def _of_two_types(name: str, mine: pa.DataType, owner: str, kind: pa.DataType, file: str) -> str:
     return (
-        f"column {name!r} is {_plain(mine)} in {owner} but {_plain(kind)} in {file}; give it "
+        f"column {name!r} is {decoded(mine)} in {owner} but {decoded(kind)} in {file}; give it "
         f"one type in all files (in CSV, categorical=[{name!r}] reads it as text)"
     )
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values of a dictionary, whose encoding is not what is wrong."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def odd_ones(

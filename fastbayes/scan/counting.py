@@ -351,8 +351,8 @@ def count(
         take, so that what is counted adds to them and to all that were counted so.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
-        added. They are told by `Statistics.ledger`. With `batch` it is other rows that are added,
-        unless they are in.
+        added. They are recognised by `Statistics.ledger`. With `batch` it is other rows that are
+        added, unless they are in.
     batch
         A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
         ledger, by which `update` and `merge` know the rows again.
@@ -449,7 +449,9 @@ def count(
         **as_before,
     )
     if batch is not None and opened.versions:
-        raise DataError(f"{opened.description}: files are told without a name; leave batch out")
+        raise DataError(
+            f"{opened.description}: files are recognised without a name; leave batch out"
+        )
     encoder = learning()
     groups = None if families is None else list(families)
     joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)

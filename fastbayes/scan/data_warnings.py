@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import warn
 from fastbayes.core.schema import Feature
-from fastbayes.data.filesource import ABSENT
+from fastbayes.data.filesource import LACKED
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -52,8 +52,8 @@ def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
     between classes.
     """
     for note in stats.provenance:
-        if note.startswith(ABSENT):
-            yield note.removeprefix(ABSENT)
+        if note.startswith(LACKED):
+            yield note.removeprefix(LACKED)
     if stats.dropped_rows:
         yield f"{stats.dropped_rows:,} rows without a class were left out"
     rows = float(stats.n_rows)

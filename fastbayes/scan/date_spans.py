@@ -102,11 +102,6 @@ class Spanning(ScanRequest[Spans]):
     names: tuple[str, ...]
     on_error: str = "stop"
 
-    @property
-    def whole(self) -> bool:
-        """Whether every row is read."""
-        return self.on_error == "stop"
-
     def count(self, rows: Source, threads: int | None) -> Partial[Spans]:
         """Return what rows say."""
         found, n_rows = self.zero(), 0

@@ -36,8 +36,8 @@ def merge(
 
     `+` and `-` are plain algebra. This is for jobs, which may run twice: it holds against one
     another the files, and their row groups, that each was counted from (`Statistics.ledger`).
-    Files are told by their size, their first and last 64 KiB, not by their paths; other rows by the
-    name that `count(batch=)` gave them, and rows without one are not known again.
+    Files are recognised by their size, their first and last 64 KiB, not by their paths; other rows
+    by the name that `count(batch=)` gave them, and rows without one are not known again.
 
     Parameters
     ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
-from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
+from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
 from fastbayes.evaluation.calibrate.member_rows import MemberRows
 from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pools, cross_fitted
@@ -37,6 +38,8 @@ from fastbayes.statistics.folded import arrays_of
 
 # The least that a feature says of a class in an explanation: the log of the smallest number.
 LEAST_NATS = float(np.log(np.finfo(np.float64).tiny))
+# Why rows are read more than once.
+SCANS = "Blend fits its members and then scores the rows"
 # Parameters that are those of all classifiers of tables.
 _OF_TABLES: Any = Classifier._declared
 
@@ -192,6 +195,7 @@ class Blend(TableRows):
     _rows: list[MemberRows] = fitted()
 
     _has_class = Classifier._has_class
+    _counts_missing: Any = property(attrgetter("missing"))
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -224,7 +228,7 @@ class Blend(TableRows):
         """
         self._check_parameters()
         if hasattr(X, "__next__"):
-            raise _read_once(type(X).__name__)
+            raise read_only_once(type(X).__name__, SCANS)
         source, target, weight, domains = open_training(self, X, y, sample_weight, reset=True)
         source, folds = with_folds(source, self.apart())
         features = [name for name in source.schema.names if name not in (target, weight)]
@@ -238,7 +242,7 @@ class Blend(TableRows):
             weight=weight,
             domains={name: values for name, values in domains.items() if name not in parts},
             categorical=self.categorical,
-            missing=self.missing,
+            missing=self._counts_missing,
         )
         named = "feature_names_in_" in vars(self)
         return self.learn(Opened(source, target, weight, folds, learning), named=named)
@@ -266,8 +270,7 @@ class Blend(TableRows):
         Self
             The fitted model.
         """
-        if not opened.source.rereadable:
-            raise _read_once(opened.source.description)
+        check_rereadable(opened.source, SCANS)
         limits = self.threads, self.memory_limit
         contest = ComparisonRunner(
             *(opened, self.discretize, *limits, progress), race=False, named=named
@@ -512,10 +515,3 @@ def _members(given: Any, source: str) -> Any:
             return made(given, source)
         return {name: _members(one, source) for name, one in given.items()}
     return [_members(one, source) for one in given] if isinstance(given, list) else given
-
-
-def _read_once(description: str) -> SchemaError:
-    return SchemaError(
-        f"{description} can be read only once, but Blend fits its members and then scores the "
-        "rows: pass a table or a path"
-    )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
+from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 from fastbayes.evaluation.calibrate.posterior_maps import (
     MAPS,
@@ -42,6 +43,8 @@ from fastbayes.models.sklearn.array_rows import DropIn
 
 # What a calibrated classifier has from its model.
 FROM_MODEL = ("schema_", "statistics_", "unseen", "threads", "columns", "exclude")
+# Why rows are read more than once.
+SCANS = "Calibrated fits the model and then scores the rows"
 # Log joints this close to the best, in units of it, tie: they differ by rounding alone.
 EXACT = 8 * 2.0**-53
 
@@ -300,7 +303,7 @@ class Calibrated(TableRows, Iterative):
         if self.validation == "leave_one_out":
             kind_of(model)  # else there is no use in fitting it
         if hasattr(X, "__next__"):
-            raise _read_once(f"{type(X).__name__}")
+            raise read_only_once(type(X).__name__, SCANS)
         model.fit(X, y, sample_weight=sample_weight)
         if isinstance(model, DropIn):
             held = held_out_of_arrays(model, X, y, sample_weight, int(self.folds))
@@ -327,8 +330,7 @@ class Calibrated(TableRows, Iterative):
         Self
             The fitted model.
         """
-        if not source.rereadable:
-            raise _read_once(source.description)
+        check_rereadable(source, SCANS)
         how = self.validation, int(self.folds)
         return self._mapped(model, held_out(model, source, target, weight, *how))
 
@@ -493,10 +495,3 @@ class Calibrated(TableRows, Iterative):
         state = header.get("convergence", Convergence().state())
         vars(self).update(self._went(Convergence.of_state(state)))
         return self._wrapped(model)
-
-
-def _read_once(description: str) -> SchemaError:
-    return SchemaError(
-        f"{description} can be read only once, but Calibrated fits the model and then scores the "
-        "rows: pass a table or a path"
-    )

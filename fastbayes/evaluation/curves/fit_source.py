@@ -105,7 +105,7 @@ def fit_source(
         folds=model.apart() if blend else None,
         domains=model.domains,
         categorical=model.categorical,
-        missing=model.missing if blend else model._counts_missing,
+        missing=model._counts_missing,
         columns=model.columns,
         exclude=model.exclude,
         dates=model.dates,

@@ -33,7 +33,7 @@ from fastbayes.data.dates import DateParts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
-from fastbayes.data.segments import Place, Segment, Source
+from fastbayes.data.segments import Place, Segment, Source, check_rereadable
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
@@ -43,7 +43,6 @@ from fastbayes.evaluation.validate.scored_rows import Part, Parts, ScoredBlock
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
-    check_rereadable,
     encoders_by,
     learns_by_subtraction,
     scores,

@@ -22,6 +22,7 @@ from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
+from fastbayes.data.segments import check_rereadable
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
@@ -31,7 +32,6 @@ from fastbayes.evaluation.validate.scoring import (
     FoldScans,
     RanksShare,
     Score,
-    check_rereadable,
     encoding_of,
     learned_cuts,
     scores,

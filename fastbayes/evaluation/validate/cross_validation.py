@@ -17,14 +17,13 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.memory import is_name
-from fastbayes.data.segments import Source
+from fastbayes.data.segments import Source, check_rereadable
 from fastbayes.data.source import open_for
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
     Score,
-    check_rereadable,
     fitted_without_folds,
     scores,
 )

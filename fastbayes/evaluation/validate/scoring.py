@@ -20,7 +20,6 @@ from fastbayes.core.errors import (
     DataError,
     FastBayesError,
     MemoryLimitError,
-    SchemaError,
     described,
     error_of,
 )
@@ -542,14 +541,6 @@ class FoldScans:
         if isinstance(source, Counter):
             return ViewElsewhere(source, without, [str(self.folds.column)]), self.learning
         return without(source), self.learning
-
-
-def check_rereadable(source: Source, why: str) -> None:
-    """Raise SchemaError where rows that are read several times can be read only once."""
-    if not source.rereadable:
-        raise SchemaError(
-            f"{source.description} can be read only once, but {why}: pass a table or a path"
-        )
 
 
 def encoding_of(opened: Opened, schemas: Sequence[Schema]) -> RowEncoding:

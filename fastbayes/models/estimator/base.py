@@ -23,7 +23,7 @@ from fastbayes.core.schema import Schema, labels
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.segments import Segment, Source, check_rereadable
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.column_table import (
     ClassNumbers,
@@ -358,11 +358,7 @@ class Scans:
 
     def check_rereadable(self, need: str, instead: str = "") -> None:
         """Raise SchemaError where the rows can be read only once, but a model needs more."""
-        if not self.source.rereadable:
-            raise SchemaError(
-                f"{self.source.description} can be read only once, but {need}: pass a table or a "
-                f"path{instead}"
-            )
+        check_rereadable(self.source, need, instead)
 
     def check_unchanged(self, same: Any) -> None:
         """Raise DataError where another scan of the source has not found the same rows."""

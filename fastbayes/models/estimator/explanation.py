@@ -69,9 +69,9 @@ class Explanation:
             `contribution_<class>` in nats: what the value adds to its log joint, less the mean
             over the classes. The first line, "(prior)", is ln P(c) less its mean, the last of a
             blend "(remainder)"; the others are sorted by the largest absolute contribution. The
-            lines sum to the log joint less its
-            mean, so that their differences are log odds. A value that makes a class impossible
-            has -inf there, and means are over the classes that are possible.
+            lines sum to the log joint less its mean, so that their differences are log odds. A
+            value that makes a class impossible has -inf there, and means are over the classes that
+            are possible.
 
         Raises
         ------

@@ -219,8 +219,7 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
         names = [name for name in names if name in source.schema.names]
     if not extra or isinstance(source, Renamed):
         return filled(source, model.schema_)
-    fitted = getattr(model, "model_", model)  # that of a meta-estimator
-    taking = Selection.made(fitted.columns, fitted.exclude)
+    taking = Selection.made(model.columns, model.exclude)
     extra = [n for n in extra if taking is None or n in taking]  # the others are known to be there
     if unknown := [n for n in extra if n != model.schema_.target]:
         warn(

@@ -184,10 +184,10 @@ def _of_part(feature: Feature, of: Callable[[Any], Any]) -> Callable[[Any], Any]
     """Return what takes a value of the column that a feature is made of; None as `of` has it."""
     if feature.part is None:
         return of
-    told = by_python(feature.part)
+    part_of = by_python(feature.part)
 
     def of_part(value: Any) -> Any:
-        part = None if value is None else told(value)
+        part = None if value is None else part_of(value)
         return of(part) if part is not None or value is None else None
 
     return of_part
