@@ -103,8 +103,8 @@ def held_out_members(
     """
     if members is None:
         known = candidates()
-        members = [name for name in MEMBERS if contest.suits(known[name][1], named=True)]
-    contest.enter(wanted(members, contest, missing))
+        members = [name for name in MEMBERS if contest.suits(known[name][1])]
+    contest.enter(wanted(members, contest, missing, tables=True))
     stats, where = contest.stats, contest.opened.source.description
     if any(fold.n_rows == stats.n_rows for fold in stats.folds):
         raise DataError(f"{where}: one sample is too few to hold any out: pass more rows")
