@@ -145,7 +145,7 @@ def numbers(seed: int, n: int) -> pa.Table:
 
 
 def test_new_rows__are_scored_no_worse_than_the_board_says() -> None:
-    """Cut points of all rows make held-out rows look easier than new ones are; the board says so."""
+    """Cut points of all rows make held-out rows look easier than new ones; the board says so."""
     names = ["naive-bayes-bins", "tan", "kdb", "aode"]
     worse: dict[str, list[float]] = {"k_fold": [], "leave_one_out": []}
     for seed in range(3):
