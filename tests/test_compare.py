@@ -186,7 +186,10 @@ def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatc
     assert len(scans) == 3
     scans.clear()
     compare(plain, models=["tan", "a2de"], validation="k_fold", folds=4)
-    assert len(scans) == 1 + 1 + 4 + 1
+    assert len(scans) == 3  # A2DE counts triples, by folds, and these add
+    scans.clear()
+    compare(plain, models=["kdb"], validation="k_fold", folds=4)
+    assert len(scans) == 1 + 1 + 4 + 1  # the families of each fold are others
 
 
 def test_order__is_by_log_loss_then_parameters_then_name() -> None:

@@ -52,6 +52,7 @@ from fastbayes.evaluation.validate.scoring import (
     cuts_by_folds,
     encoding_of,
     learned_cuts,
+    learns_by_subtraction,
     scores,
 )
 from fastbayes.models.discrete.one_dependence import OneDependence
@@ -119,6 +120,7 @@ class Runner:
     most_cells  the largest table, in rows x columns, of which it takes part
     bare        whether it sees no columns at all
     of_arrays   whether it is an estimator of arrays
+    counted     counts of all rows that it alone needs, by folds, while it learns from them
     reason      why it cannot be used
     """
 
@@ -129,6 +131,7 @@ class Runner:
     most_cells: float = math.inf
     bare: bool = False
     of_arrays: bool = False
+    counted: Statistics | None = None
     reason: str = ""
     model: Any = None
     scorers: list[Any] = field(default_factory=list)
@@ -310,7 +313,8 @@ class ComparisonRunner:
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
         stage(self.progress, f"fitting {runner.name}")
-        seen = self._seen_by(runner, self.seen[runner.bins])
+        counted = self.seen[runner.bins] if runner.counted is None else runner.counted
+        seen = self._seen_by(runner, counted)
         runner.model = self._trained(runner, seen, *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
         parts = runner.model.statistics_.parts
@@ -371,9 +375,31 @@ class ComparisonRunner:
         alone = [r for r in ours if not have >= set(r.make()._statistics)]
         for runners in ([r for r in ours if r not in alone], *([r] for r in alone)):
             for runner in runners:
+                if runner in alone:
+                    runner.attempt(self._count_folds)
                 runner.attempt(self._fit)
                 runner.attempt(scorers)
+                runner.counted = None
             self._raced(runners)
+
+    def _count_folds(self, runner: Runner) -> None:
+        """Count what a model alone needs by folds, in one scan, where it learns from counts."""
+        model, folds, learning = runner.make(), self.opened.folds, self.opened.learning
+        if folds is None or not learns_by_subtraction(model, learning()):
+            return
+        stage(self.progress, f"counting for {runner.name}")
+        try:
+            runner.counted = engine.scan(
+                self.opened.source,
+                learning(cuts=self.cuts if runner.bins else None),
+                model._statistics,
+                folds=folds,
+                progress=self.progress,
+                besides=self.held(),
+                **self.options,
+            )
+        except MemoryLimitError as error:
+            logger.info("%s; each fold is left out in scans of its own", error)
 
     def _fit_estimators(self) -> None:
         """Fit the estimators of arrays to all rows, and without each fold, from memory."""
@@ -455,7 +481,9 @@ class ComparisonRunner:
             self._fitted(
                 lambda r: [
                     self._without(r, rest, *scans.of(fold), self.cuts)
-                    for fold, rest in enumerate(rests[r.bins])
+                    for fold, rest in enumerate(
+                        rests[r.bins] if r.counted is None else training(r.counted)
+                    )
                 ]
             )
         self._fit_estimators()
@@ -761,9 +789,10 @@ def compare(
     -----
     The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
-    all folds and one for the counts without each. Other scans are those of KDB, for the counts of
-    its families, A2DE, for those of triples, and the joint models, for those of cells, each without
-    each fold, too. Leave-one-out knows neither A2DE, nor logistic regression, nor weights.
+    all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
+    the joint models, for cells, of all folds at once where columns are categories; KDB takes one
+    for its families, and one without each fold. Leave-one-out knows neither A2DE, nor logistic
+    regression, nor weighted naive Bayes.
 
     `Entry.gap_error` is the standard error of the difference to the winner's log-loss, from the
     differences row by row. A probability below 1e-15 counts as that in a log-loss, which therefore
