@@ -348,6 +348,13 @@ def test_little__every_model_has_figures_or_a_reason(name: str) -> None:
     json.dumps(board.to_dict(), allow_nan=False)
 
 
+def test_folds__are_not_remarked_upon(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "fastbayes")
+    fb.compare(rows(16), "y", models=["network", "prior"])
+    # Of all rows, not of those without each fold.
+    assert caplog.text.count("rows have missing values") == 1
+
+
 def test_clipped_rows__are_told() -> None:
     table = rows(13)
     board = fb.compare(table, "y", models={"sure": Sure(), "tan": "tan"})

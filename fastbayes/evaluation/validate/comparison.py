@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -78,6 +80,23 @@ MOST = (1 << 63) - 1
 PRIOR, ALL = "prior", "all"
 # Folds where nothing else is said.
 FOLDS = 5
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Keep what this thread would warn and note: of all rows it has been said."""
+    here = threading.get_ident()
+
+    def heard(record: logging.LogRecord) -> bool:
+        return record.thread != here or record.levelno > logging.INFO
+
+    logger.addFilter(heard)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FastBayesWarning)
+            yield
+    finally:
+        logger.removeFilter(heard)
 
 
 @dataclass
@@ -354,8 +373,7 @@ class ComparisonRunner:
 
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> Fitted:
         """Return a model fitted without a fold, of which nothing is said but how it scores."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FastBayesWarning)
+        with unsaid():
             return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
 
     def _cut_alike(self, model: Classifier) -> None:
