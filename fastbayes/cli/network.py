@@ -38,6 +38,7 @@ from fastbayes.core.files import check_target
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
+from fastbayes.networks.graph.node_states import NodeStates
 from fastbayes.networks.search.score import SCORES
 from fastbayes.networks.search.structure_search import SEARCHES
 from fastbayes.scan.sink import format_of as rows_format
@@ -88,7 +89,7 @@ EVIDENCE = click.option(
     multiple=True,
     callback=evidence,
     metavar="NODE=STATE",
-    help="What is observed; once for each node.",
+    help="What is observed, or a number for its bin; once for each node.",
 )
 SEED = defaulted("--seed", type=click.IntRange(0), default=0)
 
@@ -116,9 +117,33 @@ def node_of(network: fb.BayesianNetwork, text: str) -> Any:
     return found[text]
 
 
-def _texts(network: fb.BayesianNetwork, node: Any) -> dict[str, Any]:
-    """Return the states of a node by what they are as text."""
-    return {str(state): state for state in network.states.get(node, ())}
+def _state(network: fb.BayesianNetwork, node: Any, text: str) -> Any:
+    """Return the state that a text is, or the bin that a number falls into.
+
+    Raises
+    ------
+    DataError
+        When the node has no such state; the message names both and what there is.
+    """
+    states = network.states.get(node, ())
+    texts = {str(state): state for state in states}
+    if text in texts:
+        return texts[text]
+    known = NodeStates(str(node), states)
+    if known.cuts is None:
+        those = f"{listed([*texts])}{did_you_mean(text, texts)}"
+        raise DataError(f"node {str(node)!r} has no state {text!r}; it has {those}")
+    try:
+        return states[known.code(_number_or_text(text))]
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any]:
@@ -129,16 +154,19 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
         splits = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
         splits += [(name.strip(), state.strip()) for name, state in splits]
         named = [(name, state) for name, state in splits if name in known] or splits[:1]
-        name, wanted = next(
-            ((n, s) for n, s in named if n in known and s in _texts(network, known[n])), named[0]
-        )
-        node = node_of(network, name)
-        states = _texts(network, node)
-        if wanted not in states:
-            those = f"{listed([*states])}{did_you_mean(wanted, states)}"
-            raise DataError(f"node {name!r} has no state {wanted!r}; it has {those}")
+        first: DataError | None = None
+        for name, wanted in named:
+            try:
+                node = node_of(network, name)
+                state = _state(network, node, wanted)
+                break
+            except DataError as error:
+                first = first or error
+        else:
+            assert first is not None
+            raise first
         refuse(node in found, f"node {name!r} is observed twice")
-        found[node] = states[wanted]
+        found[node] = state
     return found
 
 
@@ -209,14 +237,12 @@ def network() -> None:
 )
 @listing("--columns", help="Columns to read, the nodes, by names or patterns ('id_*').", **COMMON)
 @EXCLUDE
-@listing(
-    "--categorical", help="Columns whose fractions are states, by names or patterns.", **COMMON
-)
+@listing("--categorical", help="Columns whose numbers are states, by names or patterns.", **COMMON)
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
-    help="How other columns of fractions become bins.",
+    help="How other columns of numbers become bins.",
     **COMMON,
 )
 @defaulted(

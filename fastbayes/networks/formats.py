@@ -192,7 +192,6 @@ class FormatsMixin(NetworkTables):
                 arrays |= {f"keys.{i}": table.keys, f"rows.{i}": table.rows}
             else:
                 arrays[f"table.{i}"] = table
-        arrays |= {f"cuts.{place[node]}": np.asarray(cuts) for node, cuts in self._cuts.items()}
         if hasattr(self, "statistics_"):
             header["statistics"], more = self.statistics_.state()
             arrays |= {f"statistics.{name}": array for name, array in more.items()}
@@ -248,8 +247,6 @@ class FormatsMixin(NetworkTables):
             network = cls._of(above)
         declared = zip(nodes, header["declared"], strict=True)
         network._declared = {node: tuple(known) for node, known in declared if known is not None}
-        places = enumerate(nodes)
-        network._cuts = {n: arrays[f"cuts.{i}"] for i, n in places if f"cuts.{i}" in arrays}
         if "statistics" in header:
             mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)

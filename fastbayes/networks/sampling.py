@@ -97,7 +97,8 @@ class SampleMixin(NetworkTables):
         n
             Number of rows.
         evidence
-            {node: its state}: rows are drawn from P(nodes | evidence), none is thrown away.
+            {node: its state, or a number in its bin}: rows are drawn from P(nodes | evidence),
+            none is thrown away.
         seed
             Seed of the random numbers; the same seed gives the same rows.
         threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Feature, Schema
@@ -20,9 +21,10 @@ from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
+from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.counting import Opened, declared, opened_to_learn
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -59,10 +61,16 @@ class ReadOptions:
     columns, exclude
         The columns that are nodes, None for all; and those that are not.
     categorical
-        Columns whose fractions are categories; whole numbers always are.
+        Columns whose numbers are categories, by names, patterns or indices.
     discretize
-        How other columns of fractions become bins: "quantile", "width", ("quantile", n),
+        How other columns of numbers become bins: "quantile", "width", ("quantile", n),
         ("width", n), or {column: one of these or cut points}; None refuses them.
+    categories
+        Columns whose numbers are categories as well, being known as such; the other options come
+        first.
+    bins
+        {column: cut points} of columns that are known to be cut there; the other options come
+        first. A column of text holds the bins themselves.
     missing
         "category" makes a missing value one of its column's.
     sample_weight, domains, null_values, filesystem, threads, memory_limit, progress
@@ -75,6 +83,8 @@ class ReadOptions:
     domains: Mapping[str, Any] | None = None
     categorical: Picks = None
     discretize: Any = None
+    categories: Sequence[str] = ()
+    bins: Mapping[str, Floats] = field(default_factory=dict)
     missing: str = "complete"
     null_values: Sequence[str] | None = None
     filesystem: Any = None
@@ -111,7 +121,8 @@ class ReadOptions:
         Raises
         ------
         SchemaError
-            When a column is not there, or holds fractions that are not cut; the message names it.
+            When a column is not there, or holds numbers that are neither cut nor categories; the
+            message names it.
         """
         picks = several(self.categorical)
         opened = opened_to_learn(
@@ -129,28 +140,37 @@ class ReadOptions:
         )
         if again and not opened.source.rereadable:
             opened = opened._replace(source=open_source(_table(opened.source)))
-        cuts = self.discretize if isinstance(self.discretize, Mapping) else {}
-        kinds = {field.name: field.type for field in opened.source.schema}
+        kinds = {column.name: column.type for column in opened.source.schema}
         kinds.pop(opened.weight or "", None)
-        whole = [n for n, kind in kinds.items() if pa.types.is_integer(kind) and n not in cuts]
-        learning = partial(opened.learning, categorical=[*whole, *picks])
-        encoder = learning()
-        numbers = [feature.name for feature, book in encoder.features if book is None]
-        if unknown := [n for n in cuts if n not in kinds]:
+        given = self.discretize if isinstance(self.discretize, Mapping) else {}
+        if unknown := [n for n in given if n not in kinds]:
             raise SchemaError(
                 f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
                 f"{did_you_mean(unknown[0], kinds)}"
             )
-        for name in numbers:
-            if self.discretize is None or (cuts and name not in cuts):
-                raise SchemaError(
-                    f"column {name!r} holds fractions; the nodes of a network are discrete: cut it "
-                    "with discretize='quantile', 'width' or {column: cut points}, or name it in "
-                    "`categorical`"
-                )
-        if numbers:
+        as_before = [n for n in self.categories if n in kinds and n not in given]
+        learning = partial(opened.learning, categorical=[*as_before, *picks])
+        labels = {n: intervals(cuts) for n, cuts in self.bins.items() if is_text(kinds[n])}
+        if labels:
+            domains = (
+                declared(data, opened.source, opened.weight) | labels | dict(self.domains or {})
+            )
+            learning = partial(learning, domains=domains)
+        encoder = learning()
+        numbers = [feature.name for feature, book in encoder.features if book is None]
+        how: Any = self.discretize
+        if how is None or given:
+            how = {**{n: cuts for n, cuts in self.bins.items() if n in numbers}, **given}
+        if uncut := [n for n in numbers if isinstance(how, Mapping) and n not in how]:
+            more = f" (and {len(uncut) - 1:,} more columns do)" if len(uncut) > 1 else ""
+            raise SchemaError(
+                f"column {uncut[0]!r} holds numbers{more}; the nodes of a network are discrete: "
+                "cut it by `discretize` (quantile, width or its cut points), or name it in "
+                "`categorical` if its numbers are categories"
+            )
+        if numbers or given:
             points = numeric_cuts(
-                *(opened.source, encoder, self.discretize),
+                *(opened.source, encoder, how),
                 threads=self.threads,
                 memory_limit=self.memory_limit,
                 progress=self.progress,
@@ -164,9 +184,9 @@ class ReadOptions:
         nodes: Sequence[str],
         families: Iterable[Sequence[str]],
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
     ) -> Statistics:
-        """Count families of columns in one scan, and with `cells` the joint values of all of them.
+        """Count families of columns in one scan, and the joint values of the columns in `cells`.
 
         Raises
         ------
@@ -182,7 +202,7 @@ class ReadOptions:
         if together := numbered(families, names):
             wanted["families"] = {"families": together}
         if cells:
-            wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
+            wanted["cells"] = {"columns": sorted(names.index(n) for n in cells)}
         stats = self.scan(rows, wanted, encoder)
         if not stats.n_rows:
             why = "every weight is zero" if stats.weighted else "there are no rows"
@@ -225,12 +245,12 @@ class ReadOptions:
                     wide.append(node)
             if not wide or not all(fits([sizes[n] for n in families[node]]) for node in wide):
                 raise
-            apart = {node: self._wide(data, families[node]) for node in wide}
+            apart = {node: self._wide(data, nodes, families[node]) for node in wide}
             narrow = [family for node, family in families.items() if node not in apart]
             return self.counted(data, nodes, narrow), apart
 
-    def _wide(self, data: Any, family: tuple[str, ...]) -> Wide:
-        stats = self.counted(data, family, [], cells=True)
+    def _wide(self, data: Any, nodes: Sequence[str], family: tuple[str, ...]) -> Wide:
+        stats = self.counted(data, nodes, [], cells=family)
         names = [stats.schema.names[j] for j in stats.cells.columns]
         keys = stats.cells.keys[:, [names.index(n) for n in family]].astype(np.int64)
         if stats.schema.missing == "category":
@@ -321,7 +341,7 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     Raises
     ------
     SchemaError
-        When a column holds fractions and `discretize` does not say how they become bins.
+        When a column holds numbers and `discretize` does not say how they become bins.
     DataError
         When no complete row is left.
     """
