@@ -72,7 +72,7 @@ class NodeStates:
             raise self._unknown(value)
         if math.isinf(number):
             raise ValueError(
-                f"node {self.node!r}: {value!r} is infinite; give a finite number, or one of its "
+                f"node {self.node!r}: {number} is infinite; give a finite number, or one of its "
                 f"bins {self._listed()}"
             )
         # As in columns of numbers: bin k is (cuts[k - 1], cuts[k]].
