@@ -15,6 +15,7 @@ import click
 import fastbayes as fb
 from fastbayes.cli.help import COMMON, BriefCommand, Group
 from fastbayes.cli.options import (
+    DATES,
     EXCLUDE,
     FILES,
     FORCE,
@@ -245,6 +246,7 @@ def network() -> None:
     help="How other columns of numbers become bins.",
     **COMMON,
 )
+@DATES
 @defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),

@@ -58,7 +58,8 @@ class LearnMixin(NetworkTables):
             As `source` in `fastbayes.count`, a column for each node; other columns are not read.
             Numbers, whole ones too, are not states unless `categorical` or `domains` names their
             column, `discretize` cuts it, or the network has states of the node already: these
-            stay what they are, values or bins.
+            stay what they are, values or bins. A node "when.hour" is that part of a column "when"
+            of dates or times, where it is no column itself; parts are as in `fastbayes.count`.
         alpha
             Added to every count (Laplace); 0 is maximum likelihood.
         prior
@@ -248,6 +249,7 @@ class LearnMixin(NetworkTables):
             categorical=[*texts, *several(categorical)],
             categories=others,
             bins=bins,
+            dates=self._parts,
             domains=known | dict(domains or {}),
             **options,
         )
@@ -353,9 +355,7 @@ class LearnMixin(NetworkTables):
         )
         stats, wide = reading.counted_apart(data, families)
         if missing == "complete" and stats.values.missing.any():
-            rows = read_rows(
-                data, replace(reading, columns=list(self.nodes), exclude=None, progress=None)
-            )
+            rows = read_rows(data, replace(reading.of_nodes(self.nodes), progress=None))
             scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
@@ -388,6 +388,7 @@ class LearnMixin(NetworkTables):
         ess: float = 1.0,
         columns: Picks = None,
         exclude: Picks = None,
+        dates: Mapping[str, Any] | None = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
         categorical: Picks = None,
@@ -434,6 +435,9 @@ class LearnMixin(NetworkTables):
         columns, exclude
             Columns to read, all by default, and those to leave out: by names, patterns ("id_*") or
             indices.
+        dates
+            {column of dates or times: its parts}, which are nodes, "when.weekday"; by default those
+            that the span of the column says; see `fastbayes.count`.
         sample_weight
             Name of the weight column, or (n_rows,) weights.
         domains
@@ -497,6 +501,7 @@ class LearnMixin(NetworkTables):
             time_limit=time_limit,
             columns=columns,
             exclude=exclude,
+            dates=dates,
             sample_weight=sample_weight,
             domains=domains,
             categorical=categorical,

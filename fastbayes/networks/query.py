@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.encode import Encoder
@@ -339,7 +340,8 @@ class QueryMixin(NetworkTables):
         data
             As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
             value, and a node without a column, is not observed. The target's own column and
-            columns that are no nodes are not read. Bins are given as numbers, or as themselves.
+            columns that are no nodes are not read. Bins are given as numbers, or as themselves;
+            parts of dates that the network learned from, as columns of their own, or as the dates.
         target
             A node.
         unseen
@@ -392,7 +394,7 @@ class QueryMixin(NetworkTables):
         if impossible not in ("prior", "error"):
             raise ValueError(f"impossible={impossible!r}: use 'prior' or 'error'")
         rows = opened(
-            *(data, self.states, self._cuts),
+            *(data, self.states, self._cuts, self._parts),
             without=name,
             null_values=null_values,
             filesystem=filesystem,
@@ -466,7 +468,9 @@ class QueryMixin(NetworkTables):
         """
         self._check_fitted()
         rows = opened(
-            data, self.states, self._cuts, **{"null_values": null_values, "filesystem": filesystem}
+            *(data, self.states, self._cuts, self._parts),
+            null_values=null_values,
+            filesystem=filesystem,
         )
         evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
 
@@ -533,12 +537,13 @@ def opened(
     data: Any,
     states: Mapping[str, Sequence[Any]],
     cuts: Mapping[str, Floats],
+    parts: Mapping[str, DatePart],
     *,
     without: str | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
 ) -> NetworkRows:
-    """Open data of which some columns are nodes; bins are given as numbers, or as text.
+    """Open data of which some columns are nodes, or parts of dates are; bins may be text.
 
     Raises
     ------
@@ -551,18 +556,19 @@ def opened(
         data, filesystem=filesystem, **{**as_at_fit(values), "null_values": null_values}
     )
     there = source.schema.names
-    names = [n for n in states if n in there and n != without]
+    dated = {n: part for n, part in parts.items() if n not in there and part.column in there}
+    names = [n for n in states if (n in there or n in dated) and n != without]
     if not names and without not in there:
         raise SchemaError(
             f"{source.description}: no column is a node; the columns are "
             f"{there[:9]}, the nodes {list(states)[:9]}"
         )
-    texts = [n for n in names if n in cuts and is_text(source.schema.field(n).type)]
+    texts = [n for n in names if n in cuts and n in there and is_text(source.schema.field(n).type)]
     whole = schema_for(states, {n: points for n, points in cuts.items() if n not in texts})
-    features = tuple(f for f in whole.features if f.name in names)
+    features = tuple(replace(f, part=dated.get(f.name)) for f in whole.features if f.name in names)
     schema = replace(whole, features=features, null_values=tuple(null_values or ()))
     return NetworkRows(
-        source.only(names) if names else source,
+        source.only(schema.columns) if names else source,
         schema,
         [i for i, n in enumerate(states) if n in names],
         [names.index(n) for n in texts],

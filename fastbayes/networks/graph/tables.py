@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import MemoryLimitError, not_fitted
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
@@ -78,6 +79,14 @@ class NetworkTables(DAG):
     def _cuts(self) -> dict[str, Floats]:
         """Cut points of the nodes whose states are bins of numbers."""
         return {n: states.cuts for n, states in self._states.items() if states.cuts is not None}
+
+    @property
+    def _parts(self) -> dict[str, DatePart]:
+        """What nodes are of columns of dates, as they were learned."""
+        if not hasattr(self, "statistics_"):
+            return {}
+        features = self.statistics_.schema.features
+        return {f.name: f.part for f in features if f.part is not None}
 
     def _checked(
         self, node: str, states: Mapping[str, Sequence[Any]], tables: Mapping[str, Any]

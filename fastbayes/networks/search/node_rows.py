@@ -7,24 +7,27 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.date_parts import PARTS, DatePart, holds
 from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
-from fastbayes.core.picks import Picks, several
+from fastbayes.core.picks import Chooser, Picks, several, unknown_column
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Segment
+from fastbayes.data.memory import Joined, is_name
+from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, declared, opened_to_learn
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -52,6 +55,48 @@ class Wide(NamedTuple):
     counts: Any
 
 
+@dataclass(frozen=True)
+class NodeColumns(Chooser):
+    """The columns of some nodes: a node "when.hour" may be the hour of a column "when".
+
+    Parameters
+    ----------
+    nodes
+        Names of the nodes.
+    also
+        Further columns that are read.
+    """
+
+    nodes: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of those that there are.
+
+        Raises
+        ------
+        SchemaError
+            When a node has none; the message names it and close ones.
+        """
+        dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
+        if unknown := [n for n in self.nodes if n not in names and n not in dated]:
+            raise SchemaError(unknown_column(unknown[0], names, where))
+        return [*dict.fromkeys([*(dated.get(n, n) for n in self.nodes), *self.also])]
+
+    def dated(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the parts of columns that are nodes, {column: {node: part}}."""
+        there, found = {*names}, dict[str, dict[str, str]]()
+        for node in self.nodes:
+            column, _, part = str(node).rpartition(".")
+            if node not in there and column in there and any(part in p for p in PARTS.values()):
+                found.setdefault(column, {})[node] = part
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read."""
+        return name in (*self.nodes, *self.also) or bool(self.dated([name]))
+
+
 @dataclass(frozen=True, eq=False)
 class ReadOptions:
     """How data are read: what every method that learns a network has as options.
@@ -73,12 +118,16 @@ class ReadOptions:
         first. A column of text holds the bins themselves.
     missing
         "category" makes a missing value one of its column's.
+    dates
+        As in `fastbayes.count`, where the columns are not those of given nodes; else {node: what it
+        is of a date}, as far as that is known.
     sample_weight, domains, null_values, filesystem, threads, memory_limit, progress
         As in `fastbayes.count`.
     """
 
-    columns: Picks = None
+    columns: Picks | NodeColumns = None
     exclude: Picks = None
+    dates: Mapping[str, Any] | None = None
     sample_weight: Any = None
     domains: Mapping[str, Any] | None = None
     categorical: Picks = None
@@ -142,20 +191,22 @@ class ReadOptions:
             opened = opened._replace(source=open_source(_table(opened.source)))
         kinds = {column.name: column.type for column in opened.source.schema}
         kinds.pop(opened.weight or "", None)
+        parts = self._date_parts(opened.source, kinds)
+        learning = partial(opened.learning, parts=parts)
+        names = [feature.name for feature, _ in learning().features]
         given = self.discretize if isinstance(self.discretize, Mapping) else {}
-        if unknown := [n for n in given if n not in kinds]:
+        if unknown := [n for n in given if n not in names]:
             raise SchemaError(
-                f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
-                f"{did_you_mean(unknown[0], kinds)}"
+                f"discretize: there is no column {unknown[0]!r}; there are {names}"
+                f"{did_you_mean(unknown[0], names)}"
             )
-        as_before = [n for n in self.categories if n in kinds and n not in given]
-        learning = partial(opened.learning, categorical=[*as_before, *picks])
-        labels = {n: intervals(cuts) for n, cuts in self.bins.items() if is_text(kinds[n])}
-        if labels:
-            domains = (
-                declared(data, opened.source, opened.weight) | labels | dict(self.domains or {})
-            )
-            learning = partial(learning, domains=domains)
+        as_before = [n for n in self.categories if n in names and n not in given]
+        learning = partial(learning, categorical=[*as_before, *picks])
+        texts = [n for n in self.bins if n in kinds and is_text(kinds[n])]
+        if texts:
+            labels = {n: intervals(self.bins[n]) for n in texts}
+            domains = declared(data, opened.source, opened.weight) | labels
+            learning = partial(learning, domains=domains | dict(self.domains or {}))
         encoder = learning()
         numbers = [feature.name for feature, book in encoder.features if book is None]
         how: Any = self.discretize
@@ -178,6 +229,27 @@ class ReadOptions:
             learning = partial(learning, cuts=points)
         return opened._replace(learning=learning)
 
+    def _date_parts(
+        self, source: Source | Joined, kinds: Mapping[str, pa.DataType]
+    ) -> dict[str, tuple[DatePart, ...]]:
+        """Return the parts of dates and times that are nodes."""
+        if not isinstance(self.columns, NodeColumns):
+            return date_parts(source, [*kinds], self.dates, threads=self.threads)
+        known, asked = self.dates or {}, {}
+        for column, nodes in self.columns.dated(kinds).items():
+            if holds(kinds[column]) is None and not pa.types.is_null(kinds[column]):
+                raise SchemaError(
+                    f"there is no column {next(iter(nodes))!r}, and column {column!r} is "
+                    f"{kinds[column]}, no date or time: cast it to one, or rename the node"
+                )
+            asked[column] = [known.get(node, part) for node, part in nodes.items()]
+        return date_parts(source, [*asked], asked, threads=self.threads)
+
+    def of_nodes(self, nodes: Iterable[str]) -> Self:
+        """Return these options for the columns of some nodes."""
+        weight = (str(self.sample_weight),) if is_name(self.sample_weight) else ()
+        return replace(self, columns=NodeColumns(tuple(nodes), weight), exclude=None)
+
     def counted(
         self,
         data: Any,
@@ -195,7 +267,7 @@ class ReadOptions:
         MemoryLimitError
             When the counts do not fit; the message names the family by its last column.
         """
-        rows = replace(self, columns=list(nodes), exclude=None).opened(data)
+        rows = self.of_nodes(nodes).opened(data)
         encoder = rows.learning()
         names = [feature.name for feature, _ in encoder.features]
         wanted: dict[str, dict[str, Any]] = {"values": {}}
