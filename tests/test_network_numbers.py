@@ -229,6 +229,7 @@ def test_a_number__finds_the_bin_of_a_naive_twin(
         ["(-inf, 2.0]", "(2.0, inf)"],
         ["(-inf, x]", "(x, inf)"],
         [1, 2],
+        [None, "(-inf, 2]", "(2, inf)"],
     ],
     ids=str,
 )

@@ -195,6 +195,7 @@ def network() -> None:
     cls=BriefCommand,
     examples=[
         "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --discretize quantile -o numbers.bif",
         "fastbayes network learn penguins.csv --columns island,sex --score bdeu -o n.fb",
     ],
 )
@@ -264,7 +265,10 @@ def network() -> None:
     JSON,
 )
 def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
-    """Learn graph and tables from DATA, every column of which is a node."""
+    """Learn graph and tables from DATA, every column of which is a node.
+
+    Numbers, whole ones too, are cut into bins (--discretize), or named in --categorical.
+    """
     check_target(output, force=force)
     options["discretize"] = of_columns(
         options["discretize"], options["columns"], options["exclude"]
@@ -324,6 +328,7 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     examples=[
         "fastbayes network query net.bif --target species",
         "fastbayes network query net.bif -t species -e island=Biscoe -e sex=male",
+        "fastbayes network query numbers.bif -t species -e body_mass_g=4200",
     ],
 )
 @NETWORK

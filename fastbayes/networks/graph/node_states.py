@@ -39,7 +39,8 @@ class NodeStates:
     def __init__(self, node: str, values: Sequence[Any]) -> None:
         self.node = node
         self.codes = {value: code for code, value in enumerate(values)}
-        self.cuts = cut_points([value for value in values if value is not None])
+        gap = len(values) > 0 and values[-1] is None
+        self.cuts = cut_points(values[:-1] if gap else values)
 
     def code(self, value: Any) -> int:
         """Return the place of the state that a value is, or of the bin that it falls into.
