@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -501,6 +502,11 @@ def test_network__reads_parts_of_dates_in_rows(tmp_path: Path) -> None:
     late = network.states["when.elapsed"][1]
     found = network.predict_proba({"when": [dt.datetime(2023, 1, 1)]}, "y")[0]
     np.testing.assert_allclose(found, network.query("y", {"when.elapsed": late}).probabilities)
+    moments = table(600, zone=None).select(["when", "y"])
+    held = pc.cast(moments["when"], pa.int64()).drop_null().to_numpy() / (DAY * 10**6)
+    share = network.fit(moments, alpha=0).tables["when.elapsed"]
+    np.testing.assert_allclose(share, [np.mean(held <= 18_700.5), np.mean(held > 18_700.5)])
+    assert 0.1 < share[0] < 0.9
     with pytest.raises(SchemaError, match=r"no column 'when\.minute'"):
         fb.BayesianNetwork.from_edges([("when.minute", "y")]).fit(rows)
     with pytest.raises(SchemaError, match=r"no column 'a\.hour', and column 'a' is string"):
