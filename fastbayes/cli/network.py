@@ -50,7 +50,7 @@ MODEL_SUFFIX = ".fb"
 def file_of_network(path: str) -> None:
     """Raise unless a network can be written to a file of this name."""
     if Path(path).suffix.lower() != MODEL_SUFFIX:
-        format_of(path)
+        format_of(path, [MODEL_SUFFIX])
 
 
 def edges(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -29,13 +29,17 @@ FORMATS: dict[str, ModuleType] = {
 }
 
 
-def format_of(path: str | os.PathLike[str]) -> ModuleType:
-    """Return the module that reads and writes a file, by its suffix, or raise DataError."""
+def format_of(path: str | os.PathLike[str], besides: Sequence[str] = ()) -> ModuleType:
+    """Return the module that reads and writes a file, by its suffix, or raise DataError.
+
+    `besides` are suffixes that the caller takes itself.
+    """
     try:
         return FORMATS[Path(path).suffix.lower()]
     except KeyError:
         raise DataError(
-            f"{os.fspath(path)}: the name says no format; end it in {', '.join(FORMATS)}"
+            f"{os.fspath(path)}: the name says no format; end it in "
+            f"{', '.join([*besides, *FORMATS])}"
         ) from None
 
 
