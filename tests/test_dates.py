@@ -25,6 +25,7 @@ from fastbayes.core.date_parts import CYCLES, DAY, PARTS, DatePart, Span, parts_
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import from_header, to_header
 from fastbayes.core.schema_file import packed, unpacked
+from fastbayes.core.text_tables import cell
 from fastbayes.data import dates as module
 from fastbayes.data.dates import PER_SECOND, DateParts, by_python, span_of
 from fastbayes.engines import pool
@@ -513,6 +514,44 @@ def test_network__reads_parts_of_dates_in_rows(tmp_path: Path) -> None:
         fb.BayesianNetwork.from_edges([("a.hour", "y")]).fit(rows)
     with pytest.raises(SchemaError, match="held timestamps with a time zone at fit"):
         fb.BayesianNetwork.from_edges(edges).fit(rows).predict_proba(table(9, zone=None), "y")
+
+
+# Models whose explanations and importance are made in different ways.
+EXPLAINED = [
+    fb.NaiveBayes(),
+    fb.TAN(),
+    fb.AODE(),
+    fb.GaussianBayes(columns=["when", "x", "device.v"], dates={"when": ["elapsed"]}),
+    fb.LogisticRegression(),
+    fb.Blend(["naive-bayes", "tan"]),
+    fb.Calibrated(fb.TAN()),
+]
+
+
+@pytest.mark.parametrize("model", EXPLAINED, ids=lambda model: type(model).__name__)
+def test_what_drives_it__parts_count_as_if_they_stood_in_the_rows(model: Any) -> None:
+    rng, n = np.random.default_rng(3), 120
+    hours = rng.integers(0, 24 * 900, n).tolist()
+    devices = [{"os": "ab"[i % 2], "v": v} for i, v in enumerate(rng.normal(size=n).tolist())]
+    rows = pa.table(
+        {
+            "when": [dt.datetime(2020, 1, 1) + dt.timedelta(hours=h) for h in hours],
+            "device": devices,
+            "x": rng.normal(size=n),
+            "y": [str(h // 24 % 7 > 3) for h in hours],
+        }
+    )
+    model = model.fit(rows, "y")
+    flat = rows.flatten()
+    names = [*rows.column_names[:1], *(f"device.{n}" for n in ("os", "v")), *("x", "y")]
+    derived = module.with_parts(flat.rename_columns(names), model.schema_)
+    assert "when" not in derived.column_names
+    assert model.importance(rows).table.equals(model.importance(derived).table)
+    said = model.explain(rows.drop_columns(["y"])).table(5)
+    assert said.equals(model.explain(derived.drop_columns(["y"])).table(5))
+    shown = dict(zip(said["column"].to_pylist(), said["value"].to_pylist(), strict=True))
+    for name in model.schema_.names:
+        assert shown[name] == cell(derived[name][5].as_py()), name
 
 
 def test_plan__takes_all_parts() -> None:

@@ -15,6 +15,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
 from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
+from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import check_rereadable, read_only_once
@@ -422,7 +423,7 @@ class Blend(TableRows):
             self._unseen(tally),
             0,
             remainder=parts[:, -1],
-            rows=in_memory(source),
+            rows=with_parts(in_memory(source), self.schema_),
         )
 
     # -- saving --------------------------------------------------------------------------------
