@@ -135,7 +135,8 @@ def _means(title: str, sides: dict[str, Side]) -> Iterator[str]:
 
 def _bias(who: str, each: Floats) -> str:
     mean, error, n = bias_of(each)
-    return f"{mean:+.3f} ± {error:.3f} ({who}" + (f", {n})" if n < len(each) else ")")
+    spread = "" if math.isnan(error) else f" ± {error:.3f}"  # of a single table
+    return f"{mean:+.3f}{spread} ({who}" + (f", {n})" if n < len(each) else ")")
 
 
 def bias_of(each: Floats) -> tuple[float, float, int]:
@@ -237,7 +238,8 @@ def _about(results: dict[str, Any]) -> Iterator[str]:
     for line in results["tables"]:
         for name, why in line["failed"].items():
             first = next(iter(why.values()))
-            yield f"Without figures on {line['name']}: {name}, in {len(why)} folds ({first})."
+            folds = f"{len(why)} of {len(line['folds'])} folds"
+            yield f"Without figures on {line['name']}: {name}, in {folds} ({first})."
     yield (
         f"{machine['processor']}, {machine['platform']}, Python {machine['python']}, {versions}. "
         f"{results['date'][:10]}."
