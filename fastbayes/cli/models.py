@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import click
@@ -61,7 +60,8 @@ from fastbayes.evaluation.plots import check_picture, figure
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.sink import check_output, format_of, schema_of
+from fastbayes.scan.row_files import SUFFIXES
+from fastbayes.scan.sink import check_output, schema_of
 
 # Options that say how DATA are read.
 OF_DATA = (
@@ -203,12 +203,6 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
-def file_or_directory(path: str) -> None:
-    """Raise where a name has a suffix that says no format; without one it names a directory."""
-    if Path(path).suffix:
-        format_of(path)
-
-
 def applied(model: Any, missing_columns: str | None) -> Any:
     """Return a model that treats columns that are not there as it is said, if it is."""
     own = getattr(model, "model_", model)  # of a calibrated one
@@ -222,16 +216,27 @@ def applied(model: Any, missing_columns: str | None) -> Any:
     examples=[
         "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
         "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
+        "fastbayes predict penguins.fb penguins.csv --keys sex --partition-by sex -o by",
     ],
 )
 @MODEL_FILE
-@click.argument("data")
-@output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
+@click.argument("data", nargs=-1, required=True)
+@output("File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts.")
+@click.option(
+    "--format",
+    type=click.Choice([*SUFFIXES, "delta"]),
+    help="Format of the output; default: what its name says, parquet of parts.",
+    **COMMON,
+)
 @click.option(
     "--parts/--no-parts",
     default=None,
     help="Write a directory of files, each by a thread of its own; default: if the name has no "
     "suffix.",
+)
+@listing(
+    "--partition-by",
+    help="Columns that are copied, or prediction, whose values name directories of parts.",
 )
 @click.option(
     "--proba",
@@ -262,8 +267,10 @@ def applied(model: Any, missing_columns: str | None) -> Any:
 @JSON
 def predict(
     model: str,
-    data: str,
+    data: tuple[str, ...],
     output: str,
+    format: str | None,
+    partition_by: list[str] | None,
     proba: str | None,
     loss: str | None,
     missing_columns: str | None,
@@ -271,9 +278,13 @@ def predict(
     **options: Any,
 ) -> None:
     """Apply MODEL to DATA, writing one row per row."""
-    check_output(output, parts=options["parts"], force=options["force"])
-    options["proba"] = proba == "all" or proba or False
-    source = files_of(data, options)
+    where = {"format": format, "parts": options["parts"], "partition_by": partition_by or ()}
+    try:
+        check_output(output, **where, force=options["force"])
+    except SchemaError as error:
+        raise click.UsageError(str(error)) from error
+    options |= {**where, "proba": proba == "all" or proba or False}
+    source = files_of(data[0] if len(data) == 1 else [*data], options)
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
