@@ -5,6 +5,7 @@ They are fit, predict, explain, evaluate, compare and learning-curve.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -53,6 +54,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.core.text_tables import cell, lines_of
+from fastbayes.data.pipes import FORMATS
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.curves.fit_source import fit_source
@@ -203,6 +205,9 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
+STDOUT = "-"
+
+
 def applied(model: Any, missing_columns: str | None) -> Any:
     """Return a model that treats columns that are not there as it is said, if it is."""
     own = getattr(model, "model_", model)  # of a calibrated one
@@ -217,16 +222,25 @@ def applied(model: Any, missing_columns: str | None) -> Any:
         "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
         "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
         "fastbayes predict penguins.fb penguins.csv --keys sex --partition-by sex -o by",
+        "fastbayes predict penguins.fb - --format jsonl -o - < penguins.csv",
     ],
 )
 @MODEL_FILE
 @click.argument("data", nargs=-1, required=True)
-@output("File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts.")
+@output(
+    "File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts; or - "
+    "for standard output."
+)
 @click.option(
     "--format",
     type=click.Choice([*SUFFIXES, "delta"]),
-    help="Format of the output; default: what its name says, parquet of parts.",
+    help="Format of the output; default: what its name says, parquet of parts, csv of -.",
     **COMMON,
+)
+@click.option(
+    "--input-format",
+    type=click.Choice(FORMATS),
+    help="Format of standard input; default: what it begins with.",
 )
 @click.option(
     "--parts/--no-parts",
@@ -277,10 +291,19 @@ def predict(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Apply MODEL to DATA, writing one row per row."""
+    """Apply MODEL to DATA, writing one row per row.
+
+    As a filter it takes - for standard input (an Arrow stream, CSV or JSON lines) and -o - for
+    standard output.
+    """
     where = {"format": format, "parts": options["parts"], "partition_by": partition_by or ()}
+    target: Any = output
+    if output == STDOUT:
+        if as_json:
+            raise click.UsageError("--json prints on stdout, where -o - writes the predictions")
+        target, where["format"] = sys.stdout.buffer, format or "csv"
     try:
-        check_output(output, **where, force=options["force"])
+        check_output(target, **where, force=options["force"])
     except SchemaError as error:
         raise click.UsageError(str(error)) from error
     options |= {**where, "proba": proba == "all" or proba or False}
@@ -288,7 +311,9 @@ def predict(
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
-        done = fb.predict_to(fitted, source, output, loss=matrix, progress=progress, **options)
+        done = fb.predict_to(fitted, source, target, loss=matrix, progress=progress, **options)
+    if target is not output:
+        return
     summary = {
         "rows": done.rows,
         "columns": done.columns,

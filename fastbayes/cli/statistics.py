@@ -21,6 +21,7 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     NUMERIC,
     READING,
+    STDIN,
     TARGET,
     THREADS,
     files_of,
@@ -147,6 +148,9 @@ def count(
     # A job that is run again once it is complete must not fail.
     again = options["checkpoint"] is not None and not force and Path(output).exists()
     check_target(output, force=force or update or again)
+    if STDIN in data and (update or part):
+        flag = "--update" if update else "--part"
+        raise click.UsageError(f"{flag} goes with files, not with standard input (-)")
     if update and (part or schema):
         raise click.UsageError("--update goes without --part and --schema")
     if (update or schema) and discretize is not None:

@@ -140,7 +140,14 @@ class RowWriter:
                 writer = _parquet(sink, schema, uncoded)
         except pa.ArrowNotImplementedError as error:
             raise SchemaError(f"{error}; choose the columns to copy by keys") from error
-        self.write, self.close = writer.write, writer.close
+        self.write = writer.write
+
+        def close() -> None:
+            writer.close()
+            if not isinstance(sink, Path):
+                sink.flush()
+
+        self.close = close
 
 
 def _parquet(sink: Sink, schema: pa.Schema, uncoded: Collection[str]) -> Any:
@@ -185,7 +192,8 @@ def writing(
         held.append(batch)
 
     try:
-        yield writer.write if kind in TEXT else write
+        # Who reads a stream waits for rows, not for groups of them.
+        yield writer.write if kind in TEXT or (streamed and kind == "ipc") else write
         flush()
     except BaseException:
         # What is in the file is thrown away, so that it cannot be closed in order does not matter.
