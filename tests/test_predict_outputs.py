@@ -27,6 +27,7 @@ from test_predict_workers import shipped
 
 import fastbayes as fb
 from fastbayes.engines import Paths
+from fastbayes.scan import delta_output
 from fastbayes.scan.json_lines import lines_of
 from fastbayes.scan.prediction_metadata import said_by_file
 
@@ -249,6 +250,20 @@ def test_delta__holds_what_the_model_says(
     assert fb.predict_to(other, out, tmp_path / "again.csv", keys=["id"]).rows == ROWS
 
 
+def test_delta__holds_little_of_each_partition(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+    for size in (delta_output.PARTITION_BYTES, 500):
+        monkeypatch.setattr(delta_output, "PARTITION_BYTES", size)
+        rows, out = table.to_reader(max_chunksize=300), tmp_path / str(size)
+        fb.predict_to(model, rows, out, format="delta", keys=KEYS, partition_by="day")
+        assert rows_of(out)["id"].to_pylist() == table["id"].to_pylist()
+        files.append(len([*out.rglob("*.parquet")]))
+    assert files[0] == 3
+    assert files[1] > 3
+
+
 def test_delta__force_makes_a_version(
     model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
 ) -> None:
@@ -310,6 +325,22 @@ def test_delta__what_the_library_refuses_names_the_target(
     with pytest.raises(fb.DataError, match=rf"^{tmp_path}/t: .*[Tt]ime64"):
         fb.predict_to(model, wide, tmp_path / "t", format="delta", keys=["span"])
     assert [*tmp_path.iterdir()] == []
+
+
+def test_delta__unsigned_integers_that_fit(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
+) -> None:
+    needs("deltalake")
+    kinds = {"a": pa.uint8(), "b": pa.uint16(), "c": pa.uint32()}
+    wide = table.select(["id", "x"])
+    for name, kind in kinds.items():
+        most = 2**kind.bit_width - 1
+        wide = wide.append_column(name, pa.array([most, None, 0] * (ROWS // 3), kind))
+    fb.predict_to(model, wide, tmp_path / "t", format="delta")
+    assert rows_of(tmp_path / "t").select([*kinds]).to_pylist() == wide.select([*kinds]).to_pylist()
+    huge = table.append_column("huge", pa.array([2**64 - 1] * ROWS, pa.uint64()))
+    with pytest.raises(fb.DataError, match="18446744073709551615"):
+        fb.predict_to(model, huge, tmp_path / "u", format="delta", keys=["huge"])
 
 
 def test_delta__without_its_library_and_of_workers(

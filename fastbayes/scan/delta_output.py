@@ -17,6 +17,10 @@ from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.files import atomic_directory, check_directory, sync, telling_full
 from fastbayes.data.segments import first_line
 
+# Bytes of each partition that the library holds before they become a file; by default up to 100 MB
+# of each, which may be the whole table.
+PARTITION_BYTES = 4 << 20
+
 
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Return whether there is a Delta table in a directory."""
@@ -58,6 +62,8 @@ def write_table(
         "partition_by": [*partition_by] or None,
         "commit_properties": _library().CommitProperties(custom_metadata=said),
     }
+    if partition_by:
+        options["target_file_size"] = PARTITION_BYTES
     given = (
         pa.RecordBatch.from_arrays(batch.columns, schema=schema).cast(plain) for batch in batches
     )
@@ -134,6 +140,12 @@ def _library() -> Any:
         ) from error
 
 
+# By the width of unsigned integers, which a table lacks: what holds them.
+_SIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64()}
+
+
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type of a column in a table, which knows no dictionaries."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return _SIGNED.get(kind.bit_width, kind) if pa.types.is_unsigned_integer(kind) else kind

@@ -139,7 +139,8 @@ def predict_to(
     time zone in UTC. Partitions are written by the calling thread: about a million rows wait, are
     sorted by partition, and become a row group of each; one file is open at a time. More than
     10,000 partitions are an error. Without rows there are no files. Delta stores what its types
-    hold: nanoseconds become microseconds. Workers write no Delta tables.
+    hold: nanoseconds become microseconds. `deltalake` holds up to 4 MiB of each of its partitions,
+    which is about the size of their files. Workers write no Delta tables.
     """
     by = [partition_by] if isinstance(partition_by, str) else [*partition_by]
     kind, parts = check_output(path, format, parts, partition_by=by, force=force)
