@@ -410,7 +410,7 @@ def query(
 )
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
-@output("File to write: .parquet, .arrow or .csv.", rows_format)
+@output("File to write: .parquet, .arrow, .csv or .jsonl.", rows_format)
 @EVIDENCE
 @SEED
 @THREADS
