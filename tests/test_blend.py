@@ -251,6 +251,25 @@ def test_members__are_judged_as_by_k_fold(weight: str | None) -> None:
         assert model.member_log_loss_["tan"] == pytest.approx(alone.log_loss, rel=1e-9)
 
 
+def test_a_member_of_many_rows__is_fitted_as_it_is_alone() -> None:
+    rng = np.random.default_rng(0)
+    y, x = rng.integers(0, 3, 70_000), rng.integers(0, 5, (4, 70_000))
+    x[0] = np.where(rng.random(70_000) < 0.3, y, x[0])
+    rows = pa.table(
+        {"y": y.astype(str), **{f"x{j}": column.astype(str) for j, column in enumerate(x)}}
+    )
+    rows = rows.append_column("n", pa.array(rng.normal(size=70_000) + y))
+    rows = rows.set_column(0, "y", pa.array(y.astype(str), mask=rng.random(70_000) < 0.01))
+    alone = fb.LogisticRegression().fit(rows, "y")
+    board = fb.compare(rows, "y", models=["logistic"], folds=2, race=False)
+    blend = fb.Blend(["naive-bayes", "logistic"], folds=2).fit(rows, "y")
+    assert alone.trace_[0, 0] < 1  # it began with a sample of the rows
+    for model in (board.best.model, blend.members_["logistic"].model):
+        # Shares of the rows and passes over them; moments of folds add up to other last bits.
+        np.testing.assert_array_equal(model.trace_[:, [0, 3]], alone.trace_[:, [0, 3]])
+        np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-8)
+
+
 def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None:
     rows = table()
     model = fb.Blend(FEW).fit(rows, "y")

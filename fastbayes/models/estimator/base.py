@@ -296,6 +296,8 @@ class Scans:
     first: bool  # not a later batch
     progress: engine.Progress | None = None
     besides: int = 0  # bytes within the memory limit that are held already
+    n_rows: int | None = None  # about how many there are, where they have been counted
+    last: bool = False  # no later batch will be learned by the model
 
     def count(
         self,

@@ -418,7 +418,9 @@ def solve(
     theta: Floats,
     memory: Memory | None,
     base: Floats | None = None,
-) -> tuple[Found[Floats], Memory, bool]:
+    *,
+    remember: bool = True,
+) -> tuple[Found[Floats], Memory | None, bool]:
     """Return where a fit ended, the rows as a quadratic, and whether classes were separable.
 
     Separable: all rows, or some of them, can be told apart without error.
@@ -427,6 +429,7 @@ def solve(
     stats    Counts of these and of all earlier rows.
     theta    (P, M) where to begin.
     base     To which the beginning may be drawn back; None where it stays as it is.
+    remember Whether rows may follow these, for which they are remembered.
     """
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
@@ -464,10 +467,10 @@ def solve(
     if separable:
         found = replace(found, converged=False)
     found = replace(found, point=theta, trace=np.concatenate([trace, found.trace]))
-    after = remembered(samples[-1] if samples else rows, theta, memory)
+    after = remembered(samples[-1] if samples else rows, theta, memory) if remember else None
     if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
-        found = replace(found, loss=after.loss + float((squared * theta * theta).sum()) / 2)
+        found = replace(found, loss=whole.value_gradient(theta)[0])
     return found, after, separable
 
 
