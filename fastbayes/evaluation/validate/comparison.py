@@ -308,8 +308,8 @@ class Runner:
         if self.stands:
             try:
                 self.scorers = step(self) or []
-            except (FastBayesError, ValueError) as error:
-                self.reason = str(error)
+            except (FastBayesError, ValueError, MemoryError) as error:
+                self.reason = str(error) or type(error).__name__
 
     def fail(self, error: FastBayesError | None) -> None:
         """Note why the model cannot score some row, if it cannot."""
