@@ -19,6 +19,7 @@ from fastbayes.evaluation.validate.scoring import scores
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
 from fastbayes.scan.counting import census_of
+from fastbayes.scan.request import stage
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -164,6 +165,7 @@ def _scored(
     step = max(1, -(-n_rows * len(runners) * n_classes // most))
     summary = partial(PosteriorSample, n_classes, step)
     contestants = [contest.contestant(runner, summary) for runner in runners]
+    stage(contest.progress, f"scoring {len(runners)} models")
     found, _ = scores(
         opened.source,
         contest.rows,
