@@ -54,7 +54,7 @@ def test_laboratory(tmp_path: Path) -> None:
 
 def test_growth(tmp_path: Path) -> None:
     figures = growth("test", tmp_path)
-    assert len(figures) == 7
+    assert len(figures) == 13
     assert all(figure.value > 0 for figure in figures if figure.unit != "×")
 
 

@@ -60,17 +60,33 @@ print(json.dumps(figures))
 """
 
 GROWTH = """
-import json, time, fastbayes
+import json, statistics, time, fastbayes
 from benchmarks.measure import peak_bytes
-figures = []
-fastbayes.{model}().fit({few!r}, "class")
-for path, rows in {paths!r}:
+def turn(path, rows):
     start = time.perf_counter()
-    model = fastbayes.{model}().fit(path, "class")
-    assert model.statistics_.n_rows == rows
-    figures.append([time.perf_counter() - start, peak_bytes()])
-print(json.dumps(figures))
+    assert {job}.n_rows == rows
+    return time.perf_counter() - start
+turn(*{few!r})
+print(json.dumps([
+    [statistics.median(turn(*one) for _ in range(3)), peak_bytes()] for one in {paths!r}
+]))
 """
+# What is done to ever more rows, how it is called, which is how many times as many as the first,
+# and the most seconds of the last and GiB.
+FIT = 'fastbayes.{model}().fit(path, "class").statistics_'
+GROWING = [
+    ("fit `NaiveBayes` to", FIT.format(model="NaiveBayes"), (1, 10, 100), 10, 600 / 1024),
+    ("fit `AODE` to", FIT.format(model="AODE"), (100,), 30, 600 / 1024),
+    ("fit `TAN` to", FIT.format(model="TAN"), (100,), 30, 600 / 1024),
+    ("`fb.count` of", 'fastbayes.count(path, "class")', (1, 5, 20), None, 0.5),
+    (
+        "`fb.count`, pairs too, of",
+        'fastbayes.count(path, "class", pairs=True)',
+        (1, 5, 20),
+        None,
+        0.5,
+    ),
+]
 
 FIRST_MODEL = """
 import fastbayes
@@ -260,27 +276,25 @@ def out_of_core(size: str, folder: Path) -> list[Figure]:
 
 
 def growth(size: str, folder: Path) -> list[Figure]:
-    """Measure fits of ever more rows; the files are one directory by many names."""
+    """Measure fits and counts of ever more rows; the files are one directory by many names."""
     each = {"full": 10_000_000, "quick": 500_000, "test": 20_000}[size]
     path = data.parquet("long", each, folder)
-    sizes = [(data.linked(path, copies, folder), each * copies) for copies in (1, 10, 100)]
-    paths = [(str(path), rows) for path, rows in sizes]
+    few = str(data.parquet("long", each // 100, folder)), each // 100
     figures = []
-    for model, most in (("NaiveBayes", 10), ("AODE", 30), ("TAN", 30)):
-        measured = paths if model == "NaiveBayes" else paths[-1:]
-        few = str(data.parquet("long", each // 100, folder))
-        found = json.loads(fresh(GROWTH.format(model=model, paths=measured, few=few)).output)
-        wall, peak = found[-1]
-        rows = measured[-1][1]
+    for title, job, copies, most, memory in GROWING:
+        paths = [(str(data.linked(path, n, folder)), each * n) for n in copies]
+        found = json.loads(fresh(GROWTH.format(job=job, paths=paths, few=few)).output)
+        (wall, peak), (_, rows) = found[-1], paths[-1]
         more = {"wall": wall, "rows_per_second": rows / wall}
         figures += [
-            Figure(f"fit `{model}` to {rows:,} × 20 from Parquet", wall, "s", most, more),
-            Figure("… most memory of the process", peak / GIB, "GiB", 600 / 1024, {"wall": wall}),
+            Figure(f"{title} {rows:,} × 20 from Parquet", wall, "s", most, more),
+            Figure("… most memory of the process", peak / GIB, "GiB", memory, {"wall": wall}),
         ]
-        if len(found) > 1:
-            (one, _), (ten, _), (hundred, _) = found
-            slope = ((hundred - one) / 99) / ((ten - one) / 9)
-            title = "… time a row over that of the first tenth"
+        if len(copies) > 1:
+            a, b, c = copies
+            (first, _), (second, _), (third, _) = found
+            slope = ((third - second) / (c - b)) / ((second - first) / (b - a))
+            title = f"… time a row from {b * each:,} on, over that from {a * each:,} on"
             figures.append(Figure(title, slope, "×", 1.1, {"wall": wall}))
     return figures
 

@@ -63,7 +63,7 @@ def _case(line: dict[str, Any]) -> str:
         else:
             said = _claimed(claim["faster"], None, claim["least"])
             compared.append(f"{_number(claim['faster'])} × as fast as {other}{said}")
-    return _row([line["title"], called, per_cell, "<br>".join(compared)])
+    return row([line["title"], called, per_cell, "<br>".join(compared)])
 
 
 def _figure(figure: dict[str, Any]) -> str:
@@ -71,7 +71,7 @@ def _figure(figure: dict[str, Any]) -> str:
     wall = _seconds(figure["more"]["wall"]) + (f", {rate / 1e6:.1f} M rows/s" if rate else "")
     value = f"{figure['value']:.2f} {figure['unit']}"
     value += _claimed(figure["value"], figure["most"], figure["least"])
-    return _row([figure["title"], value, wall])
+    return row([figure["title"], value, wall])
 
 
 def _claimed(value: float, most: float | None, least: float | None) -> str:
@@ -97,20 +97,21 @@ def _seconds(x: float) -> str:
     return f"{x:.0f} s" if x >= 9.95 else f"{x:.2f} s" if x >= 0.9995 else f"{_number(x * 1e3)} ms"
 
 
-def _row(cells: list[str]) -> str:
+def row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def written(text: str, table: str) -> str:
+def written(text: str, table: str, marker: str = "benchmarks") -> str:
     """Return the text with the table between its markers.
 
     Raises ValueError where the markers are not there, once each and in order.
     """
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end) or START in after or END in after or END in before:
-        raise ValueError(f"the text needs one {START} and, after it, one {END}")
-    return f"{before}{START}\n{table}\n{END}{after}"
+    first, last = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    before, start, rest = text.partition(first)
+    _, end, after = rest.partition(last)
+    if not (start and end) or first in after or last in after or last in before:
+        raise ValueError(f"the text needs one {first} and, after it, one {last}")
+    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def main(results: str, target: str) -> None:

@@ -21,10 +21,15 @@ PROCESSES = 2
 
 
 class _Limits(NamedTuple):
-    """Most times the time that it takes otherwise, and GiB of a worker."""
+    """Most times the time that it takes otherwise, with pairs too, and GiB of a worker."""
 
     time: float
     memory: float
+    pairs: float | None = None
+
+    def of(self, pairs: bool) -> _Limits:
+        """Return the limits of values, or of pairs."""
+        return self._replace(time=self.pairs) if pairs and self.pairs is not None else self
 
 
 @dataclass
@@ -162,13 +167,15 @@ def workers(size: str, folder: Path) -> list[Figure]:
     path = data.parquet("long", each, folder)
     many, rows = str(data.linked(path, copies, folder)), each * copies
     model = fb.NaiveBayes().fit(path, "class")
-    count = partial(fb.count, target="class", threads=PROCESSES)
+    # Pairs take several times as long: of fewer rows.
+    fewer = copies // 5 or 1
+    shares = [
+        (many, rows, False),
+        (str(data.linked(path, fewer, folder)), each * fewer, True),
+    ]
 
-    def counted(source: Any) -> float:
-        return fb.count(source, "class").n_rows
-
-    def here() -> float:
-        return count(many).n_rows
+    def counted(source: Any, pairs: bool = False, **here: int) -> float:
+        return fb.count(source, "class", pairs=pairs, **here).n_rows
 
     def predicted(source: Any, name: str) -> float:
         # few enough rows that the disk does not decide
@@ -198,12 +205,15 @@ def workers(size: str, folder: Path) -> list[Figure]:
         begun("Dask", partial(fb.engines.dask.paths, client), _Limits(1.6, 0.3))
         session = stack.enter_context(_spark()) if _java() else None
         if session is not None:
-            begun("Spark", partial(fb.engines.spark.paths, session), _Limits(2.0, 0.3))
+            begun("Spark", partial(fb.engines.spark.paths, session), _Limits(2.0, 0.3, 1.7))
         for name, (paths, limits, pids) in engines.items():
-            title = f"`fb.count` of {rows:,} × 20 from Parquet by {name}, {PROCESSES} workers"
-            source = paths(many)
-            now = partial(_now, pids, known)
-            figures += race.figures(title, here, partial(counted, source), limits, now)
+            for uri, n, pairs in shares:
+                what = "`fb.count`, pairs too," if pairs else "`fb.count`"
+                title = f"{what} of {n:,} × 20 from Parquet by {name}, {PROCESSES} workers"
+                here = partial(counted, uri, pairs, threads=PROCESSES)
+                ours = partial(counted, paths(uri), pairs)
+                now = partial(_now, pids, known)
+                figures += race.figures(title, here, ours, limits.of(pairs), now)
         for name, (paths, _, pids) in engines.items():
             title = f"`predict_to` parts of {each:,} × 20 by {name}"
             ours = partial(predicted, paths(str(path)), f"parts-{name}")

@@ -44,7 +44,7 @@ JOBS: dict[str, tuple[str, str]] = {
     "predict csv": ("predict {model} {data} --force -o", "out.csv"),
     "predict parts": ("predict {model} {data} --force -o", "out"),
     "generate": ("generate --preset cat --rows 3000 --files 2 --force -o", "out"),
-    "learn": ("network learn {data} --columns level,y --force -o", "out.bif"),
+    "learn": ("network learn {data} --columns level,y --categorical level --force -o", "out.bif"),
     "sample": ("network sample {net} --rows 3000 --force -o", "out.csv"),
     "evaluate": ("evaluate {model} {data}", ""),
     "compare": ("compare {data} --target y --models naive-bayes,tan", ""),
@@ -81,7 +81,9 @@ def given() -> dict[str, str]:
         fb.count(rows, "y").save(folder / f"{name}.fbs")
     fb.NaiveBayes().fit(table, "y").save(folder / "model.fb")
     words = table.select(["level", "y"]).drop_null()
-    fb.BayesianNetwork.from_edges([("y", "level")]).fit(words).write_bif(folder / "net.bif")
+    fb.BayesianNetwork.from_edges([("y", "level")]).fit(words, categorical="level").write_bif(
+        folder / "net.bif"
+    )
     return {
         "data": str(data),
         "half": str(folder / "half.fbs"),

@@ -35,7 +35,8 @@ FILES, PAGES = "core/files.py", "kernels/compiled/pages.py"
 FAULTS = [
     Fault("a rename before fsync", "disks", FILES,
           "        sync(temporary)\n        _check", "        _check"),
-    Fault("parts that are not synced", "disks", "scan/sink.py", "            sync(file)\n", ""),
+    Fault("parts that are not synced", "disks", "scan/prediction_parts.py",
+          "            sync(file)\n", ""),
     Fault("a file written in its place", "disks", FILES,
           "        yield temporary\n        sync(temporary)",
           "        yield (temporary := target)\n        sync(temporary)"),

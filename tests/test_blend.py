@@ -251,6 +251,25 @@ def test_members__are_judged_as_by_k_fold(weight: str | None) -> None:
         assert model.member_log_loss_["tan"] == pytest.approx(alone.log_loss, rel=1e-9)
 
 
+def test_a_member_of_many_rows__is_fitted_as_it_is_alone() -> None:
+    rng = np.random.default_rng(0)
+    y, x = rng.integers(0, 3, 70_000), rng.integers(0, 5, (4, 70_000))
+    x[0] = np.where(rng.random(70_000) < 0.3, y, x[0])
+    rows = pa.table(
+        {"y": y.astype(str), **{f"x{j}": column.astype(str) for j, column in enumerate(x)}}
+    )
+    rows = rows.append_column("n", pa.array(rng.normal(size=70_000) + y))
+    rows = rows.set_column(0, "y", pa.array(y.astype(str), mask=rng.random(70_000) < 0.01))
+    alone = fb.LogisticRegression().fit(rows, "y")
+    board = fb.compare(rows, "y", models=["logistic"], folds=2, race=False)
+    blend = fb.Blend(["naive-bayes", "logistic"], folds=2).fit(rows, "y")
+    assert alone.trace_[0, 0] < 1  # it began with a sample of the rows
+    for model in (board.best.model, blend.members_["logistic"].model):
+        # Shares of the rows and passes over them; moments of folds add up to other last bits.
+        np.testing.assert_array_equal(model.trace_[:, [0, 3]], alone.trace_[:, [0, 3]])
+        np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-8)
+
+
 def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None:
     rows = table()
     model = fb.Blend(FEW).fit(rows, "y")
@@ -394,6 +413,102 @@ def test_one_class_and_nothing_but_missing_values_are_no_errors() -> None:
     p = fb.Blend().fit(empty, "y").predict_proba(nothing)
     assert (p == p[0]).all()
     assert np.isfinite(p).all()
+
+
+def labelled(rows: pa.Table, y: Any) -> pa.Table:
+    return rows.set_column(5, "y", pa.array(np.asarray(y).astype(str)))
+
+
+@pytest.mark.parametrize(
+    ("n", "y"),
+    [
+        (10, np.arange(10)),  # classes of one row
+        (41, np.r_[np.zeros(40), 1]),
+        (40, np.arange(40) // 2),
+        (300, np.arange(300) % 100),  # many classes
+    ],
+    ids=["each", "one", "pairs", "hundred"],
+)
+def test_classes_of_few_rows_are_no_errors(n: int, y: Any) -> None:
+    rows = labelled(table(n, 1), y)
+    model = fb.Blend().fit(rows, "y")
+    assert len(model.classes_) == len(np.unique(y))
+    p = model.predict_proba(table(20, 2))
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    assert np.isfinite(model.log_loss_).all()
+
+
+@pytest.mark.parametrize("classes", [["k"], ["k", "l", "l", "l"]])
+def test_equal_rows__are_as_likely_as_their_classes(classes: list[str]) -> None:
+    one = table(1, 1).take([0] * 60)
+    model = fb.Blend().fit(labelled(one, classes * (60 // len(classes))), "y")
+    p = model.predict_proba(one)
+    assert (p == p[0]).all()
+    share = np.unique(classes, return_counts=True)[1] / len(classes)
+    np.testing.assert_allclose(p[0], share, atol=0.03)
+
+
+def test_many_columns__members_that_look_at_pairs_take_part_if_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fastbayes.evaluation.calibrate import held_out_members
+
+    rows = table()
+    whole = fb.Blend().fit(rows, "y")
+    monkeypatch.setattr(held_out_members, "MOST_COLUMNS", 5)
+    assert {**fb.Blend().fit(rows, "y").dropped_} == {**whole.dropped_}
+    monkeypatch.setattr(held_out_members, "MOST_COLUMNS", 4)
+    some = fb.Blend().fit(rows, "y")
+    assert {*some.member_log_loss_} == {"naive-bayes", "naive-bayes-bins", "logistic"}
+    assert "there are 5 columns, and with more than 4 it takes long" in some.dropped_["tan"]
+    assert "tan" in fb.Blend(FEW).fit(rows, "y").member_log_loss_
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_more_columns_than_rows(numeric: bool) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    x = rng.normal(size=(300, 60)) if numeric else rng.integers(0, 3, (300, 60)).astype(str)
+    rows = pa.table({"y": y, **{f"x{j}": column for j, column in enumerate(x)}})
+    model = fb.Blend().fit(rows, "y")
+    assert {"naive-bayes", "logistic"} <= {*model.member_log_loss_}
+    np.testing.assert_allclose(model.predict_proba(rows).sum(axis=1), 1, atol=1e-12)
+
+
+def test_a_member_without_memory_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    columns = {f"x{j}": rng.integers(0, 9, 300).astype(str) for j in range(80)}
+    rows = pa.table({**columns, "y": rng.integers(0, 2, 300)})
+    model = fb.Blend(["naive-bayes", "tan"], memory_limit=1 << 22).fit(rows, "y")
+    assert [*model.members_] == ["naive-bayes"]
+    assert "over memory_limit=4,194,304" in model.dropped_["tan"]
+
+    def refuse(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(fb.TAN, "_learned", refuse)
+    model = fb.Blend(["naive-bayes", "tan"]).fit(rows, "y")
+    assert [*model.members_] == ["naive-bayes"]
+    assert model.dropped_ == {"tan": "MemoryError"}
+
+
+def test_a_member_that_memorises_rows_gains_nothing() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    heard = np.where(rng.random(400) < 0.8, y, 1 - y).astype(str)
+    rows = pa.table({"heard": heard, "cell": rng.integers(0, 150, 400).astype(str), "y": y})
+    by_heart = fb.JointBayes(alpha=0.01)
+    model = fb.Blend({"fair": "naive-bayes", "by heart": by_heart}).fit(rows, "y")
+    seen = fb.evaluate(by_heart.fit(rows, "y"), rows).log_loss
+    assert seen < model.member_log_loss_["fair"] / 2 < model.member_log_loss_["by heart"] / 4
+    assert "by heart" not in model.members_ or model.members_["by heart"].weight < 0.05
+
+
+def test_threads__change_no_bit() -> None:
+    rows = table(2000, 4)
+    one, two = (fb.Blend(threads=threads).fit(rows, "y") for threads in (1, 2))
+    assert one.predict_proba(rows).tobytes() == two.predict_proba(rows).tobytes()
+    assert (one.log_loss_, one.member_log_loss_) == (two.log_loss_, two.member_log_loss_)
 
 
 # -- a classifier like all others --------------------------------------------------------------

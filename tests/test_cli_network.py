@@ -102,7 +102,8 @@ def test_learn__refuses(rows: Path) -> None:
     folder = rows.parent
     for bad in ("a", "a->", "a->b->c"):
         assert "is no edge" in fails(*told, "m.bif", "--required", bad, folder=folder, code=2)
-    assert "the name says no format" in fails(*told, folder / "m.txt", folder=folder, code=2)
+    said = fails(*told, folder / "m.txt", folder=folder, code=2)
+    assert "the name says no format; end it in .fb, .bif" in said
     both = ("--required", "asia->tub", "--forbidden", "asia->tub")
     assert "asia" in fails(*told, folder / "m.bif", *both, folder=folder)
     (folder / "m.bif").write_text("mine")

@@ -11,7 +11,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -19,10 +21,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.core.date_parts import DAY, PARTS, DatePart, Span, parts_by_span, parts_of
+from fastbayes.core.date_parts import CYCLES, DAY, PARTS, DatePart, Span, parts_by_span, parts_of
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import from_header, to_header
 from fastbayes.core.schema_file import packed, unpacked
+from fastbayes.core.text_tables import cell
 from fastbayes.data import dates as module
 from fastbayes.data.dates import PER_SECOND, DateParts, by_python, span_of
 from fastbayes.engines import pool
@@ -449,10 +452,106 @@ def test_schema__in_a_file() -> None:
             unpacked({**header, "dates": [wrong]}, arrays)
 
 
-def test_network__says_what_to_do_with_a_date() -> None:
-    with pytest.raises(SchemaError, match=r"column 'when' has type timestamp.*`exclude`"):
-        fb.BayesianNetwork.learn(table(20))
-    assert [*fb.BayesianNetwork.learn(table(20), exclude="when").nodes] == ["a", "y"]
+def test_network__has_parts_as_nodes(tmp_path: Path) -> None:
+    """They are those of classifiers, and a network of columns that hold them is the same."""
+    rows, hand = table(600), by_hand(table(600))
+    pq.write_table(rows, tmp_path / "t.parquet")
+    how: dict[str, Any] = {"discretize": ("quantile", 4), "missing": "category", "restarts": 1}
+    wanted = fb.count(rows, "y").schema.names
+    domains = {f"when.{part}": [*values] for part, values in CYCLES.items()}
+    by_columns = fb.BayesianNetwork.learn(hand, domains=domains, **how)
+    for source in (rows, tmp_path / "t.parquet", pl.from_arrow(rows)):
+        network = fb.BayesianNetwork.learn(source, **how)
+        assert {*network.nodes} == {*wanted, "y"}
+        assert network == by_columns
+    asked = fb.BayesianNetwork.learn(rows, dates={"when": ["weekday", "elapsed"]}, **how)
+    assert asked.nodes[:2] == ("when.weekday", "when.elapsed")
+    with pytest.raises(SchemaError, match=r"column 'when.year' holds numbers"):
+        fb.BayesianNetwork.learn(rows)
+    with pytest.raises(SchemaError, match="dates: no column 'then'"):
+        fb.BayesianNetwork.learn(rows, dates={"then": ["hour"]})
+    assert [*fb.BayesianNetwork.learn(rows, exclude="when").nodes] == ["a", "y"]
+
+
+def test_network__reads_parts_of_dates_in_rows(tmp_path: Path) -> None:
+    rows, hand = table(600), by_hand(table(600))
+    edges = [("when.hour", "y"), ("when.weekday", "y"), ("y", "a")]
+    network = fb.BayesianNetwork.from_edges(edges).fit(rows)
+    assert network.states["when.weekday"] == tuple(range(1, 8))
+    domains = {n: [*network.states[n]] for n in ("when.hour", "when.weekday")}
+    assert network == fb.BayesianNetwork.from_edges(edges).fit(hand, domains=domains)
+    network.save(tmp_path / "n.fb")
+    pq.write_table(rows, tmp_path / "t.parquet")
+    for held in (network, fb.load(tmp_path / "n.fb")):
+        proba = held.predict_proba(rows.drop_columns("y"), "y")
+        assert np.array_equal(proba, held.predict_proba(hand, "y"))
+        assert np.array_equal(proba, held.predict_proba(tmp_path / "t.parquet", "y"))
+        first = {n: hand[n][1].as_py() for n in ("when.hour", "when.weekday", "a")}
+        asked = held.query("y", first)
+        np.testing.assert_allclose(proba[1], asked.probabilities, rtol=1e-12)
+        assert held.log_likelihood(rows) == held.log_likelihood(hand)
+        drawn = held.sample(50, seed=1)
+        assert np.isfinite(held.log_likelihood(drawn))
+        scores = [held.score(some, missing="available") for some in (rows, hand)]
+        assert scores[0] == scores[1]
+        again = dict(held.tables)
+        assert all(np.array_equal(t, again[n]) for n, t in held.fit(rows).tables.items())
+    # Elapsed time keeps its unit: dates count days, timestamps seconds.
+    days = pa.table({"when": rows["when"].cast(pa.date32()), "y": rows["y"]})
+    cuts = {"when.elapsed": [18_700.5]}
+    network = fb.BayesianNetwork.from_edges([("when.elapsed", "y")]).fit(days, discretize=cuts)
+    late = network.states["when.elapsed"][1]
+    found = network.predict_proba({"when": [dt.datetime(2023, 1, 1)]}, "y")[0]
+    np.testing.assert_allclose(found, network.query("y", {"when.elapsed": late}).probabilities)
+    moments = table(600, zone=None).select(["when", "y"])
+    held = pc.cast(moments["when"], pa.int64()).drop_null().to_numpy() / (DAY * 10**6)
+    share = network.fit(moments, alpha=0).tables["when.elapsed"]
+    np.testing.assert_allclose(share, [np.mean(held <= 18_700.5), np.mean(held > 18_700.5)])
+    assert 0.1 < share[0] < 0.9
+    with pytest.raises(SchemaError, match=r"no column 'when\.minute'"):
+        fb.BayesianNetwork.from_edges([("when.minute", "y")]).fit(rows)
+    with pytest.raises(SchemaError, match=r"no column 'a\.hour', and column 'a' is string"):
+        fb.BayesianNetwork.from_edges([("a.hour", "y")]).fit(rows)
+    with pytest.raises(SchemaError, match="held timestamps with a time zone at fit"):
+        fb.BayesianNetwork.from_edges(edges).fit(rows).predict_proba(table(9, zone=None), "y")
+
+
+# Models whose explanations and importance are made in different ways.
+EXPLAINED = [
+    fb.NaiveBayes(),
+    fb.TAN(),
+    fb.AODE(),
+    fb.GaussianBayes(columns=["when", "x", "device.v"], dates={"when": ["elapsed"]}),
+    fb.LogisticRegression(),
+    fb.Blend(["naive-bayes", "tan"]),
+    fb.Calibrated(fb.TAN()),
+]
+
+
+@pytest.mark.parametrize("model", EXPLAINED, ids=lambda model: type(model).__name__)
+def test_what_drives_it__parts_count_as_if_they_stood_in_the_rows(model: Any) -> None:
+    rng, n = np.random.default_rng(3), 120
+    hours = rng.integers(0, 24 * 900, n).tolist()
+    devices = [{"os": "ab"[i % 2], "v": v} for i, v in enumerate(rng.normal(size=n).tolist())]
+    rows = pa.table(
+        {
+            "when": [dt.datetime(2020, 1, 1) + dt.timedelta(hours=h) for h in hours],
+            "device": devices,
+            "x": rng.normal(size=n),
+            "y": [str(h // 24 % 7 > 3) for h in hours],
+        }
+    )
+    model = model.fit(rows, "y")
+    flat = rows.flatten()
+    names = [*rows.column_names[:1], *(f"device.{n}" for n in ("os", "v")), *("x", "y")]
+    derived = module.with_parts(flat.rename_columns(names), model.schema_)
+    assert "when" not in derived.column_names
+    assert model.importance(rows).table.equals(model.importance(derived).table)
+    said = model.explain(rows.drop_columns(["y"])).table(5)
+    assert said.equals(model.explain(derived.drop_columns(["y"])).table(5))
+    shown = dict(zip(said["column"].to_pylist(), said["value"].to_pylist(), strict=True))
+    for name in model.schema_.names:
+        assert shown[name] == cell(derived[name][5].as_py()), name
 
 
 def test_plan__takes_all_parts() -> None:
@@ -475,6 +574,9 @@ def test_command_line(tmp_path: Path) -> None:
     assert json.loads(run("inspect", data, "--target", "y", "--json").stdout)["columns"]["when"][
         "kind"
     ] == "timestamp"  # fmt: skip
+    network = str(tmp_path / "n.fb")
+    run("network", "learn", data, "--dates", "when=weekday+hour", "-o", network)
+    assert fb.load(network).nodes == ("when.weekday", "when.hour", "a", "y")
     wrong = run("fit", data, "--target", "y", "--dates", "when", "-o", model, "--force", code=2)
     assert "write parts after each = as when=weekday+hour" in wrong.stderr
 

@@ -75,6 +75,17 @@ def test_auto__uses_what_is_constant_within_every_class() -> None:
     assert fb.NaiveBayes(numeric="auto").fit(table.slice(0, 31), "y").numeric_ == {"x": "histogram"}
 
 
+@pytest.mark.parametrize("constant", [False, True])
+def test_bandwidth__within__is_that_of_a_fifth_of_the_deviation(constant: bool) -> None:
+    other = np.arange(8.0) if not constant else np.full(8, 5.0)
+    table = pa.table({"x": [3.0] * 32 + [*other], "y": ["a"] * 32 + ["b"] * 8})
+    found = fb.NaiveBayes(numeric="kde").fit(table, "y")._densities.by_place[0]
+    # Of the variance within the classes; where there is none, of that of all rows.
+    variance = np.var(table["x"]) if constant else 8 / 40 * np.var(other)
+    assert found.floored.tolist() == [True, constant]
+    assert found.bandwidth[0] == pytest.approx(0.9 * 0.2 * np.sqrt(variance) * 32**-0.2)
+
+
 def test_bandwidth__that_was_raised_is_reported() -> None:
     rng = np.random.default_rng(0)
     table = pa.table(

@@ -727,7 +727,9 @@ def test_networks__are_learned_of_the_rows_that_differ(folder: Path, how: dict[s
 def test_networks__whose_rows_are_too_many_are_refused(folder: Path) -> None:
     there, cuts = Paths(folder, shipped, 3), {"number": np.linspace(-3, 3, 200)}
     with pytest.raises(fb.MemoryLimitError, match="learn from some of the rows"):
-        fb.BayesianNetwork.learn(there, exclude="heavy", discretize=cuts, memory_limit=20_000)
+        fb.BayesianNetwork.learn(
+            there, exclude="heavy", categorical="whole", discretize=cuts, memory_limit=20_000
+        )
 
 
 def test_compare__counts_once_and_scores_once(folder: Path) -> None:

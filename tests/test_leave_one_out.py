@@ -100,11 +100,11 @@ def zero_inflated(n: int = 40) -> pa.Table:
     return pa.table(columns | {TARGET: np.array(["a", "b"])[np.arange(n) % 2]})
 
 
-@pytest.mark.parametrize("floor", [1e-9, 1e-3])
+@pytest.mark.parametrize("floor", [1e-9, 1e-3, "within"])
 @pytest.mark.parametrize("weights", [None, (0.3, 1.0, 2.5)])
 @pytest.mark.parametrize("variance", ["per_class", "shared"])
 def test_refit__a_row_that_is_nearly_all_the_scatter(
-    variance: str, floor: float, weights: Any
+    variance: str, floor: float | str, weights: Any
 ) -> None:
     model, table = fb.NaiveBayes(variance=variance, var_floor=floor), zero_inflated()
     if weights is not None:

@@ -13,6 +13,7 @@ from comparing import close
 from refitting import TARGET, WEIGHT, counted, refitted
 
 import fastbayes as fb
+from fastbayes.models.leave_one_out import loo_quadratic
 from fastbayes.models.leave_one_out.loo_quadratic import LooQuadratic
 
 WEIGHTS = [None, (1.0, 2.5), (0.3, 1.0, 2.5)]
@@ -91,7 +92,7 @@ def test_refit__complete_rows_of_large_classes(covariance: str) -> None:
 @every_covariance
 @pytest.mark.parametrize("few", [2, 3, 4, 5, 6])
 def test_refit__a_class_of_few_rows(covariance: str, few: int) -> None:
-    """Without a row it has too few for a covariance, which is then shrunk."""
+    """Without a row it has too few for a covariance, which then takes rows of that of all."""
     rng = np.random.default_rng(few)
     X = rng.normal(size=(30, 3)) + np.r_[np.zeros(few), np.ones(30 - few)][:, None]
     y = np.array(["few"] * few + ["many"] * (30 - few))
@@ -99,11 +100,20 @@ def test_refit__a_class_of_few_rows(covariance: str, few: int) -> None:
     model = fb.GaussianBayes(covariance=covariance)
     if covariance == "full" and few in (2, 3):
         with pytest.raises(fb.SchemaError, match=r"of class 'few' is singular.* use k_fold"):
-            left_out(model, table)
+            left_out(fb.GaussianBayes(singular="shrink"), table)
         same(fb.GaussianBayes(prior="niw"), table)
-    else:
-        same(model, table)
-        same(fb.GaussianBayes(covariance=covariance, ddof=1), table)
+    same(model, table)
+    same(fb.GaussianBayes(covariance=covariance, ddof=1), table)
+
+
+def test_too_many_rows_of_a_singular_class__are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    table = pa.table({**{f"z{j}": X[:, j] for j in range(3)}, TARGET: ["few"] * 3 + ["many"] * 27})
+    monkeypatch.setattr(loo_quadratic, "MOST_WORK", 30 * 3**3)
+    same(fb.GaussianBayes(), table)
+    monkeypatch.setattr(loo_quadratic, "MOST_WORK", 30 * 3**3 - 1)
+    with pytest.raises(fb.SchemaError, match=r"of class 'few' is singular.* use k_fold"):
+        left_out(fb.GaussianBayes(), table)
 
 
 @every_covariance

@@ -80,3 +80,18 @@ def test_precision_fast__is_near() -> None:
     X, y = sample(5000)
     exact, fast = fb.NaiveBayes().fit(X, y), fb.NaiveBayes(precision="fast").fit(X, y)
     close(fast.predict_proba(X), exact.predict_proba(X), 1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 30, 3000])
+def test_class_of_one_value__costs_a_stated_number_of_nats(n: int) -> None:
+    other = np.linspace(-1, 1, 40)
+    table = pa.table({"x": np.concatenate([np.zeros(n), other]), "y": ["a"] * n + ["b"] * 40})
+    model = fb.NaiveBayes(class_prior="uniform").fit(table, "y")
+    assert model.variance_floored_ == ["x"]
+    deviation = np.sqrt((other**2).sum() / (n + 40))  # within the classes
+    joint = model.log_joint({"x": [0.0, deviation]})
+    assert joint[0, 0] - joint[1, 0] == pytest.approx(12.5)
+    # Where no class is so narrow the default says what maximum likelihood says.
+    plain = pa.table({"x": np.concatenate([other, 1 + 0.3 * other]), "y": ["a"] * 40 + ["b"] * 40})
+    exact = fb.NaiveBayes(var_floor=0).fit(plain, "y")
+    assert np.array_equal(exact.log_joint(plain), fb.NaiveBayes().fit(plain, "y").log_joint(plain))

@@ -188,7 +188,7 @@ def problems(draw: st.DrawFn) -> Problem:
         "class_prior": draw(st.sampled_from([None, "empirical", "uniform", "given"])),
         "ddof": draw(st.sampled_from([0, 1])),
         "variance": draw(st.sampled_from(["per_class", "shared", "single"])),
-        "var_floor": draw(st.sampled_from([1e-9, 0.01])),
+        "var_floor": draw(st.sampled_from([1e-9, 0.01, "within"])),
         "missing": draw(st.sampled_from(["marginalize", "category"])),
         "unseen": draw(st.sampled_from(["ignore", "smooth"])),
         "domains": draw(st.sampled_from([None, pools])),

@@ -21,6 +21,8 @@ from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import joint_by_rows, random_network
 
 EDGES = [("a", "c"), ("b", "c"), ("c", "d")]
+# Of `rows_of`, the column whose whole numbers are states.
+STATES = {"categorical": "b"}
 
 
 def rows_of(seed: int, n: int, holes: float = 0.0) -> pa.Table:
@@ -105,21 +107,21 @@ def em_by_rows(
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_em__ends_where_a_step_by_the_book_changes_nothing(alpha: float) -> None:
     data = rows_of(4, 120, holes=0.15)
-    network = BayesianNetwork.from_edges(EDGES).fit(data, alpha=alpha, missing="em")
+    network = BayesianNetwork.from_edges(EDGES).fit(data, alpha=alpha, missing="em", **STATES)
     again = em_by_rows(data, network, network.tables, alpha, 1)
     for node, table in again.items():
         np.testing.assert_allclose(network.tables[node], table, atol=1e-9)
     if alpha == 0:
         assert (np.diff(network.trace_) > -1e-9).all()
         assert network.trace_[-1] == pytest.approx(network.log_likelihood(data), rel=1e-10)
-    plain = BayesianNetwork.from_edges(EDGES).fit(data, alpha=alpha)
+    plain = BayesianNetwork.from_edges(EDGES).fit(data, alpha=alpha, **STATES)
     assert not np.allclose(plain.tables["c"], network.tables["c"], atol=1e-4)
 
 
 def test_em__of_complete_rows_is_counting() -> None:
     data = rows_of(5, 80)
-    plain = BayesianNetwork.from_edges(EDGES).fit(data)
-    filled = BayesianNetwork.from_edges(EDGES).fit(data, missing="em")
+    plain = BayesianNetwork.from_edges(EDGES).fit(data, **STATES)
+    filled = BayesianNetwork.from_edges(EDGES).fit(data, missing="em", **STATES)
     assert filled.states == plain.states
     for node in plain.nodes:
         np.testing.assert_allclose(filled.tables[node], plain.tables[node], rtol=1e-12)
@@ -127,7 +129,7 @@ def test_em__of_complete_rows_is_counting() -> None:
 
 def test_em__keeps_the_declared_order_of_states() -> None:
     data = rows_of(6, 80, holes=0.1)
-    network = BayesianNetwork.from_edges(EDGES).fit(data, missing="em")
+    network = BayesianNetwork.from_edges(EDGES).fit(data, missing="em", **STATES)
     turned = {n: (*s[1:], s[0]) for n, s in network.states.items()}
     tables = {n: np.roll(t, -1, range(t.ndim)) for n, t in network.tables.items()}
     other = BayesianNetwork(turned, network.parents, tables).fit(data, missing="em")
@@ -135,7 +137,7 @@ def test_em__keeps_the_declared_order_of_states() -> None:
     for node, table in tables.items():
         np.testing.assert_allclose(other.tables[node], table, atol=1e-8)
     plain = BayesianNetwork(turned, network.parents, tables).fit(data)
-    for node, table in BayesianNetwork.from_edges(EDGES).fit(data).tables.items():
+    for node, table in BayesianNetwork.from_edges(EDGES).fit(data, **STATES).tables.items():
         rolled = np.roll(table, -1, range(table.ndim))
         np.testing.assert_allclose(plain.tables[node], rolled, rtol=1e-12)
 
@@ -145,12 +147,12 @@ def test_em__of_a_row_with_too_many_completions_is_refused() -> None:
     data = pa.table({n: [0, 1, None] for n in names})
     network = BayesianNetwork.from_edges([], nodes=names)
     with pytest.raises(MemoryLimitError, match=r"33,554,432 completions.*'n0', 'n1'"):
-        network.fit(data, missing="em")
+        network.fit(data, missing="em", categorical="*")
 
 
 def test_missing__as_a_state_of_its_own() -> None:
     data = rows_of(7, 50, holes=0.3)
-    network = BayesianNetwork.from_edges(EDGES).fit(data, missing="category", alpha=0)
+    network = BayesianNetwork.from_edges(EDGES).fit(data, missing="category", alpha=0, **STATES)
     assert network.states["a"] == ("0", "1", "2", None)
     share = data["a"].null_count / 50
     assert network.query("a").probability({"a": None}) == pytest.approx(share)
@@ -167,16 +169,16 @@ def test_states__of_a_network_are_declared() -> None:
     assert graph.fit({"a": ["v", "w"]}).states["a"] == ("v", "w")
 
 
-def test_fractions__are_cut_or_refused() -> None:
+def test_numbers__are_cut_or_refused() -> None:
     data = {"x": [0.5, 1.5, 2.5, 3.5], "y": [1, 2, 1, 2]}
     network = BayesianNetwork.from_edges([("y", "x")])
-    with pytest.raises(SchemaError, match=r"column 'x' holds fractions.*discretize="):
+    with pytest.raises(SchemaError, match=r"column 'y' holds numbers.*1 more.*`discretize`"):
         network.fit(data)
-    with pytest.raises(SchemaError, match="column 'x' holds fractions"):
+    with pytest.raises(SchemaError, match=r"column 'x' holds numbers;.*`categorical`"):
         network.fit(data, discretize={"y": [1.5]})
     with pytest.raises(SchemaError, match="there is no column 'z'"):
         network.fit(data, discretize={"z": [1.5]})
-    network.fit(data, discretize={"x": [2.0]})
+    network.fit(data, discretize={"x": [2.0]}, categorical="y")
     assert network.states == {"y": (1, 2), "x": ("(-inf, 2]", "(2, inf)")}
     assert network.score(data, "loglik") == pytest.approx(4 * math.log(1 / 4))
     network.fit(data, discretize="width")
@@ -211,22 +213,22 @@ def test_what_cannot_be_learned_from__is_refused() -> None:
     names = [f"n{i}" for i in range(12)]
     wide = pa.table({n: np.arange(50) for n in names})
     with pytest.raises(MemoryLimitError, match=r"counting families.*column 'n11' with 50 values"):
-        BayesianNetwork.from_edges([(n, "n11") for n in names[:-1]]).fit(wide)
+        BayesianNetwork.from_edges([(n, "n11") for n in names[:-1]]).fit(wide, categorical="*")
     with pytest.raises(MemoryLimitError, match=r"counting.*column 'n"):
-        BayesianNetwork.from_edges([], nodes=names).fit(wide, memory_limit=1000)
+        BayesianNetwork.from_edges([], nodes=names).fit(wide, categorical="*", memory_limit=1000)
     assert not network.tables
 
 
 def test_files__give_the_same_tables(tmp_path: Path) -> None:
     data = rows_of(8, 3000, holes=0.05)
     pq.write_table(data, tmp_path / "rows.parquet", row_group_size=500)
-    tables = BayesianNetwork.from_edges(EDGES).fit(data).tables
+    tables = BayesianNetwork.from_edges(EDGES).fit(data, **STATES).tables
     for threads in (1, 3):
         network = BayesianNetwork.from_edges(EDGES)
-        network.fit(tmp_path / "rows.parquet", threads=threads)
+        network.fit(tmp_path / "rows.parquet", threads=threads, **STATES)
         assert all(np.array_equal(network.tables[n], tables[n]) for n in tables)
     reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches(max_chunksize=700))
-    network = BayesianNetwork.from_edges(EDGES).fit(reader)
+    network = BayesianNetwork.from_edges(EDGES).fit(reader, **STATES)
     assert all(np.array_equal(network.tables[n], tables[n]) for n in tables)
 
 
@@ -256,7 +258,7 @@ def test_score__of_published_graphs(shared_data: Path) -> None:
 
 
 def test_score__counts_configurations_that_never_occur() -> None:
-    data = {"a": [0, 1], "b": [0, 1], "c": [0, 1]}
+    data = {"a": list("ny"), "b": list("ny"), "c": list("ny")}
     network = BayesianNetwork.from_edges([("a", "c"), ("b", "c")])
     assert network.score(data, "aic") == pytest.approx(6 - 4 * math.log(0.5))
     with pytest.raises(ValueError, match="score='bic'"):

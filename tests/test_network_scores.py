@@ -102,15 +102,21 @@ def test_scores_are_of_complete_rows():
         read_rows({"a": ["x", None], "b": [None, "u"]})
 
 
-def test_whole_numbers_are_categories_and_fractions_want_bins():
+def test_numbers_want_bins_unless_they_are_said_to_be_categories():
     table = {"n": [1, 2, 2], "x": [0.5, 1.5, 9.0], "s": list("abc")}
-    with pytest.raises(SchemaError, match=r"'x' holds fractions.*discretize"):
+    with pytest.raises(SchemaError, match=r"'n' holds numbers \(and 1 more.*`discretize`"):
         read_rows(table)
-    rows = read_rows(table, ReadOptions(discretize={"x": [1.0]}))
+    with pytest.raises(SchemaError, match=r"'n' holds numbers;.*`categorical`"):
+        read_rows(table, ReadOptions(discretize={"x": [1.0]}))
+    rows = read_rows(table, ReadOptions(discretize={"x": [1.0]}, categorical="n"))
     assert rows.names == ("n", "s", "x")
     assert rows.sizes.tolist() == [2, 3, 2]
-    assert rows.states[2] == ("(-inf, 1]", "(1, inf)")
-    assert read_rows(table, ReadOptions(categorical=["x"])).states[2] == (0.5, 1.5, 9.0)
+    assert rows.states == ((1, 2), ("a", "b", "c"), ("(-inf, 1]", "(1, inf)"))
+    both = read_rows(table, ReadOptions(discretize={"x": [1.0], "n": [1.5, 1.75]}))
+    assert both.states[0] == ("(-inf, 1.5]", "(1.5, 1.75]", "(1.75, inf)")
+    assert read_rows(table, ReadOptions(categorical=["x", 0])).states[2] == (0.5, 1.5, 9.0)
+    with pytest.raises(SchemaError, match="discretize: column 's' is categorical"):
+        read_rows({"s": list("abc")}, ReadOptions(discretize={"s": "width"}))
 
 
 def test_tables_over_the_limit_are_refused_by_name():

@@ -33,9 +33,9 @@ def both(
 ) -> tuple[BayesianNetwork, BayesianNetwork]:
     """Return a network of whole tables, and one of which `child` keeps some rows."""
     monkeypatch.setattr(node_rows, "NARROW", 1000)
-    dense = BayesianNetwork.from_edges(EDGES, nodes=NODES).fit(data, **options)
+    dense = BayesianNetwork.from_edges(EDGES, nodes=NODES).fit(data, categorical="*", **options)
     sparse = BayesianNetwork.from_edges(EDGES, nodes=NODES)
-    sparse.fit(data, memory_limit=30_000, threads=1, **options)
+    sparse.fit(data, categorical="*", memory_limit=30_000, threads=1, **options)
     assert isinstance(sparse.tables["child"], SparseTable)
     assert sum(isinstance(t, SparseTable) for t in sparse.tables.values()) == 1
     return dense, sparse
@@ -113,7 +113,8 @@ def test_a_family_that_no_machine_holds() -> None:
     random = np.random.default_rng(1)
     names = [f"n{i}" for i in range(10)]
     data = pa.table({n: random.integers(0, 60, 2000) for n in names})
-    network = BayesianNetwork.from_edges([(n, "n9") for n in names[:-1]], nodes=names).fit(data)
+    network = BayesianNetwork.from_edges([(n, "n9") for n in names[:-1]], nodes=names)
+    network.fit(data, categorical="n?")
     table = network.tables["n9"]
     assert table.size == 60**10
     assert len(table.keys) == 2000
@@ -152,5 +153,5 @@ def test_streams__are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
     network = BayesianNetwork.from_edges(EDGES, nodes=NODES)
     with pytest.raises((DataError, MemoryLimitError)):
-        network.fit(reader, memory_limit=30_000, threads=1)
+        network.fit(reader, categorical="*", memory_limit=30_000, threads=1)
     assert not network.tables

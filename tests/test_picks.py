@@ -149,8 +149,9 @@ def test_validation__takes_the_same_columns() -> None:
 
 def test_network__takes_the_same_columns() -> None:
     held = fewer(table(), "x")
-    wanted = fb.BayesianNetwork.learn(fewer(held, "id_a", "id_b"))
-    assert fb.BayesianNetwork.learn(held, exclude="id_*").nodes == wanted.nodes
+    wanted = fb.BayesianNetwork.learn(fewer(held, "id_a", "id_b"), categorical=["z1", "w"])
+    found = fb.BayesianNetwork.learn(held, exclude="id_*", categorical=["z*", "w"])
+    assert found == wanted
 
 
 def test_statistics__with_a_column_that_the_model_leaves_out_are_refused() -> None:
@@ -197,7 +198,7 @@ def test_command_line(tmp_path: Path) -> None:
                "--json")  # fmt: skip
     assert json.loads(made.stdout)["models"][0]["model"] == "naive-bayes"
     network = str(tmp_path / "n.bif")
-    run("network", "learn", data, "--exclude", "id_*,x", "-o", network)
+    run("network", "learn", data, "--exclude", "id_*,x", "--categorical", "z*", "-o", network)
     assert sorted(fb.BayesianNetwork.read_bif(network).nodes) == ["a", "y", "z1"]
     wrong = run("fit", data, "--target", "y", "--exclude", "ix_*", "-o", model, "--force", code=1)
     assert "exclude: no column matches 'ix_*'" in wrong.stderr

@@ -30,10 +30,10 @@ import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.files import atomic_directory
 from fastbayes.data import text
-from fastbayes.scan import sink
+from fastbayes.scan import prediction_blocks
 from fastbayes.scan.sink import Written, check_output
 
-FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".csv": "csv"}
+FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".csv": "csv", ".jsonl": "jsonl"}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def model(table: pa.Table) -> fb.NaiveBayes:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a few hundred rows into segments, and these into parts."""
-    monkeypatch.setattr(sink, "BLOCK_ROWS", 128)
-    monkeypatch.setattr(sink, "GROUP_ROWS", 512)
+    monkeypatch.setattr(prediction_blocks, "BLOCK_ROWS", 128)
+    monkeypatch.setattr(prediction_blocks, "GROUP_ROWS", 512)
     monkeypatch.setattr(text, "BLOCK_BYTES", 5000)
     monkeypatch.setattr(text, "LEAST_INFER_BYTES", 5000)
 
@@ -108,6 +108,9 @@ def test_parts__no_rows(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path, s
     out = tmp_path / "out"
     done = fb.predict_to(model, table.slice(0, 0), out, format=FORMATS[suffix], proba=True)
     assert done == Written(0, done.columns, {}, 0)
+    if suffix == ".jsonl":
+        assert (out / "part-00000.jsonl").read_bytes() == b""
+        return
     rows, read = read_parts(out, suffix)
     assert rows == [0]
     assert read.column_names == [*done.columns]
@@ -116,9 +119,9 @@ def test_parts__no_rows(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path, s
 def test_parts__are_few_however_many_rows(
     table: pa.Table, model: fb.NaiveBayes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "BLOCK_ROWS", 32)
-    monkeypatch.setattr(sink, "GROUP_ROWS", 64)
-    monkeypatch.setattr(sink, "MOST_PARTS", 5)
+    monkeypatch.setattr(prediction_blocks, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(prediction_blocks, "GROUP_ROWS", 64)
+    monkeypatch.setattr(prediction_blocks, "MOST_PARTS", 5)
     fb.predict_to(model, table, tmp_path / "out")
     rows, _ = read_parts(tmp_path / "out", ".parquet")
     assert rows == [640, 640, 640, 640, 440]  # 600 and the rest of a segment
@@ -153,7 +156,7 @@ def test_precision__fast_is_the_nearest_float32(
     out = tmp_path / f"o{suffix}"
     fb.predict_to(model, table, out, proba=True, precision="fast")
     read = READ[suffix](out)
-    if suffix != ".csv":
+    if suffix not in (".csv", ".jsonl"):
         assert {read.schema.field(f"proba_{c}").type for c in ("hi", "lo", "mid")} == {pa.float32()}
     expected = model.predict_proba(features(table)).astype(np.float32)
     assert np.array_equal(proba(read).astype(np.float32), expected)
@@ -231,7 +234,7 @@ def test_labels__of_any_type(tmp_path: Path, values: list[Any], suffix: str) -> 
     fb.predict_to(model, table, tmp_path / f"o{suffix}")
     read = READ[suffix](tmp_path / f"o{suffix}")["prediction"]
     assert read.to_pylist() == values * 3
-    if suffix != ".csv":
+    if suffix not in (".csv", ".jsonl"):
         text = isinstance(values[0], str)
         assert read.type == (table["y"].type if not text else read.type)
         assert pa.types.is_dictionary(read.type) == text
@@ -345,8 +348,8 @@ KILLED = """
 import sys
 import numpy as np, pyarrow as pa
 import fastbayes as fb
-from fastbayes.scan import sink
-sink.BLOCK_ROWS, sink.GROUP_ROWS = 128, 512
+from fastbayes.scan import prediction_blocks
+prediction_blocks.BLOCK_ROWS, prediction_blocks.GROUP_ROWS = 128, 512
 model = fb.load(sys.argv[1])
 
 def endless():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
+import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 import pytest
 
 import fastbayes as fb
 from fastbayes.data import text
-from fastbayes.scan.sink import GROUP_ROWS, Written, format_of
+from fastbayes.scan.row_files import GROUP_ROWS, format_of
+from fastbayes.scan.sink import Written
+
+
+def read_json(path: Path) -> pa.Table:
+    """Return the rows of JSON lines."""
+    names = json.loads(path.read_text().partition("\n")[0])
+    return arrow_json.read_json(path).select([*names])
+
 
 READ: dict[str, Callable[[Path], pa.Table]] = {
     ".parquet": pq.read_table,
     ".arrow": lambda path: pa.ipc.open_file(path).read_all(),
     ".csv": pc.read_csv,
+    ".jsonl": read_json,
 }
 
 
@@ -146,6 +157,9 @@ def test_written__no_rows(
     fb.predict_to(model, table, full, **options)
     done = fb.predict_to(model, table.slice(0, 0), none, **options)
     assert done == Written(0, done.columns, {}, 0)
+    if suffix == ".jsonl":  # which has no header
+        assert none.read_bytes() == b""
+        return
     assert READ[suffix](none).num_rows == 0
     assert READ[suffix](none).column_names == READ[suffix](full).column_names
     if suffix != ".csv":

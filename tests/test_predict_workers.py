@@ -24,7 +24,7 @@ import fastbayes as fb
 from fastbayes.data.segments import Source
 from fastbayes.engines import Paths, pool
 from fastbayes.engines.shares import Work
-from fastbayes.scan import sink
+from fastbayes.scan import prediction_blocks, prediction_parts
 
 
 def shipped(f: Callable[[Any], bytes], items: Iterable[Any]) -> Iterator[bytes]:
@@ -56,8 +56,8 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut a few hundred rows into parts."""
-    monkeypatch.setattr(sink, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(sink, "GROUP_ROWS", 256)
+    monkeypatch.setattr(prediction_blocks, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(prediction_blocks, "GROUP_ROWS", 256)
 
 
 def there(path: Path) -> list[Path]:
@@ -267,7 +267,7 @@ def test_disk__that_is_full_or_fails_a_worker(
     def fails(_: Path) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(sink, "sync", fails)
+    monkeypatch.setattr(prediction_parts, "sync", fails)
     with pytest.raises(fb.DataError, match=f"out: {said}") as found:
         fb.predict_to(model, Paths(folder, shipped, 3), tmp_path / "out")
     assert ".fastbayes" not in str(found.value)

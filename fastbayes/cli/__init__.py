@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -17,12 +19,14 @@ from fastbayes.cli.stopping import Stopped, stoppable
 from fastbayes.core.files import FULL
 from fastbayes.core.text_tables import visible
 
+SIGPIPE = 13  # of which Windows has no name
+
 EXIT_CODES = {
     "0": "done",
     "1": "data or files cannot be used; of doctor: something is wrong",
     "2": "wrong usage",
     str(FAILED): "of evaluate: it fails by --fail-if or --baseline",
-    "128 + n": "ended by signal n",
+    "128 + n": "ended by signal n; 141: nobody reads what it prints any more",
 }
 
 
@@ -45,8 +49,9 @@ class Commands(Group):
             with suppress(OSError):  # the terminal has hung up: nobody reads this
                 click.echo("Interrupted: nothing half-written is left.", err=True)
             ctx.exit(stop.exit_code)
-        except BrokenPipeError:
-            raise  # whoever read stdout has seen enough: click ends quietly
+        except BrokenPipeError:  # whoever read stdout has seen enough
+            _drop_stdout()
+            ctx.exit(128 + SIGPIPE)
         except (fb.FastBayesError, OSError, ValueError, MemoryError) as error:
             if verbose:
                 raise
@@ -54,6 +59,12 @@ class Commands(Group):
         except click.ClickException as error:
             vars(error)["message"] = visible(in_options(error.message))  # click calls it final
             raise
+
+
+def _drop_stdout() -> None:
+    """Let what waits to be printed go nowhere: nobody reads it any more."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _said(error: Exception) -> str:

@@ -5,9 +5,9 @@ They are fit, predict, explain, evaluate, compare and learning-curve.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import click
@@ -54,6 +54,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import check_target
 from fastbayes.core.text_tables import cell, lines_of
+from fastbayes.data.pipes import FORMATS
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.curves.fit_source import fit_source
@@ -61,7 +62,8 @@ from fastbayes.evaluation.plots import check_picture, figure
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.sink import check_output, format_of, schema_of
+from fastbayes.scan.row_files import SUFFIXES
+from fastbayes.scan.sink import check_output, schema_of
 
 # Options that say how DATA are read.
 OF_DATA = (
@@ -203,10 +205,7 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
-def file_or_directory(path: str) -> None:
-    """Raise where a name has a suffix that says no format; without one it names a directory."""
-    if Path(path).suffix:
-        format_of(path)
+STDOUT = "-"
 
 
 def applied(model: Any, missing_columns: str | None) -> Any:
@@ -222,16 +221,36 @@ def applied(model: Any, missing_columns: str | None) -> Any:
     examples=[
         "fastbayes predict penguins.fb penguins.csv -o predicted.csv",
         "fastbayes predict penguins.fb penguins.csv --proba --keys sex -o proba.parquet",
+        "fastbayes predict penguins.fb penguins.csv --keys sex --partition-by sex -o by",
+        "fastbayes predict penguins.fb - --format jsonl -o - < penguins.csv",
     ],
 )
 @MODEL_FILE
-@click.argument("data")
-@output("File to write: .parquet, .arrow or .csv; or a directory for parts.", file_or_directory)
+@click.argument("data", nargs=-1, required=True)
+@output(
+    "File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts; or - "
+    "for standard output."
+)
+@click.option(
+    "--format",
+    type=click.Choice([*SUFFIXES, "delta"]),
+    help="Format of the output; default: what its name says, parquet of parts, csv of -.",
+    **COMMON,
+)
+@click.option(
+    "--input-format",
+    type=click.Choice(FORMATS),
+    help="Format of standard input; default: what it begins with.",
+)
 @click.option(
     "--parts/--no-parts",
     default=None,
     help="Write a directory of files, each by a thread of its own; default: if the name has no "
     "suffix.",
+)
+@listing(
+    "--partition-by",
+    help="Columns that are copied, or prediction, whose values name directories of parts.",
 )
 @click.option(
     "--proba",
@@ -262,22 +281,39 @@ def applied(model: Any, missing_columns: str | None) -> Any:
 @JSON
 def predict(
     model: str,
-    data: str,
+    data: tuple[str, ...],
     output: str,
+    format: str | None,
+    partition_by: list[str] | None,
     proba: str | None,
     loss: str | None,
     missing_columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Apply MODEL to DATA, writing one row per row."""
-    check_output(output, parts=options["parts"], force=options["force"])
-    options["proba"] = proba == "all" or proba or False
-    source = files_of(data, options)
+    """Apply MODEL to DATA, writing one row per row.
+
+    As a filter it takes - for standard input (an Arrow stream, CSV or JSON lines) and -o - for
+    standard output.
+    """
+    where = {"format": format, "parts": options["parts"], "partition_by": partition_by or ()}
+    target: Any = output
+    if output == STDOUT:
+        if as_json:
+            raise click.UsageError("--json prints on stdout, where -o - writes the predictions")
+        target, where["format"] = sys.stdout.buffer, format or "csv"
+    try:
+        check_output(target, **where, force=options["force"])
+    except SchemaError as error:
+        raise click.UsageError(str(error)) from error
+    options |= {**where, "proba": proba == "all" or proba or False}
+    source = files_of(data[0] if len(data) == 1 else [*data], options)
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
-        done = fb.predict_to(fitted, source, output, loss=matrix, progress=progress, **options)
+        done = fb.predict_to(fitted, source, target, loss=matrix, progress=progress, **options)
+    if target is not output:
+        return
     summary = {
         "rows": done.rows,
         "columns": done.columns,

@@ -15,6 +15,7 @@ import click
 import fastbayes as fb
 from fastbayes.cli.help import COMMON, BriefCommand, Group
 from fastbayes.cli.options import (
+    DATES,
     EXCLUDE,
     FILES,
     FORCE,
@@ -38,9 +39,10 @@ from fastbayes.core.files import check_target
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
+from fastbayes.networks.graph.node_states import NodeStates
 from fastbayes.networks.search.score import SCORES
 from fastbayes.networks.search.structure_search import SEARCHES
-from fastbayes.scan.sink import format_of as rows_format
+from fastbayes.scan.row_files import format_of as rows_format
 
 MODEL_SUFFIX = ".fb"
 
@@ -48,7 +50,7 @@ MODEL_SUFFIX = ".fb"
 def file_of_network(path: str) -> None:
     """Raise unless a network can be written to a file of this name."""
     if Path(path).suffix.lower() != MODEL_SUFFIX:
-        format_of(path)
+        format_of(path, [MODEL_SUFFIX])
 
 
 def edges(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> list[Any]:
@@ -88,7 +90,7 @@ EVIDENCE = click.option(
     multiple=True,
     callback=evidence,
     metavar="NODE=STATE",
-    help="What is observed; once for each node.",
+    help="What is observed, or a number for its bin; once for each node.",
 )
 SEED = defaulted("--seed", type=click.IntRange(0), default=0)
 
@@ -116,9 +118,33 @@ def node_of(network: fb.BayesianNetwork, text: str) -> Any:
     return found[text]
 
 
-def _texts(network: fb.BayesianNetwork, node: Any) -> dict[str, Any]:
-    """Return the states of a node by what they are as text."""
-    return {str(state): state for state in network.states.get(node, ())}
+def _state(network: fb.BayesianNetwork, node: Any, text: str) -> Any:
+    """Return the state that a text is, or the bin that a number falls into.
+
+    Raises
+    ------
+    DataError
+        When the node has no such state; the message names both and what there is.
+    """
+    states = network.states.get(node, ())
+    texts = {str(state): state for state in states}
+    if text in texts:
+        return texts[text]
+    known = NodeStates(str(node), states)
+    if known.cuts is None:
+        those = f"{listed([*texts])}{did_you_mean(text, texts)}"
+        raise DataError(f"node {str(node)!r} has no state {text!r}; it has {those}")
+    try:
+        return states[known.code(_number_or_text(text))]
+    except ValueError as error:
+        raise DataError(str(error)) from error
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any]:
@@ -129,16 +155,19 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
         splits = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
         splits += [(name.strip(), state.strip()) for name, state in splits]
         named = [(name, state) for name, state in splits if name in known] or splits[:1]
-        name, wanted = next(
-            ((n, s) for n, s in named if n in known and s in _texts(network, known[n])), named[0]
-        )
-        node = node_of(network, name)
-        states = _texts(network, node)
-        if wanted not in states:
-            those = f"{listed([*states])}{did_you_mean(wanted, states)}"
-            raise DataError(f"node {name!r} has no state {wanted!r}; it has {those}")
+        first: DataError | None = None
+        for name, wanted in named:
+            try:
+                node = node_of(network, name)
+                state = _state(network, node, wanted)
+                break
+            except DataError as error:
+                first = first or error
+        else:
+            assert first is not None
+            raise first
         refuse(node in found, f"node {name!r} is observed twice")
-        found[node] = states[wanted]
+        found[node] = state
     return found
 
 
@@ -166,6 +195,7 @@ def network() -> None:
     cls=BriefCommand,
     examples=[
         "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --discretize quantile -o numbers.bif",
         "fastbayes network learn penguins.csv --columns island,sex --score bdeu -o n.fb",
     ],
 )
@@ -209,16 +239,15 @@ def network() -> None:
 )
 @listing("--columns", help="Columns to read, the nodes, by names or patterns ('id_*').", **COMMON)
 @EXCLUDE
-@listing(
-    "--categorical", help="Columns whose fractions are states, by names or patterns.", **COMMON
-)
+@listing("--categorical", help="Columns whose numbers are states, by names or patterns.", **COMMON)
 @click.option(
     "--discretize",
     callback=cuts,
     metavar="quantile[:N]|width[:N]|FILE",
-    help="How other columns of fractions become bins.",
+    help="How other columns of numbers become bins.",
     **COMMON,
 )
+@DATES
 @defaulted(
     "--missing",
     type=click.Choice(["complete", "category"]),
@@ -236,7 +265,10 @@ def network() -> None:
     JSON,
 )
 def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) -> None:
-    """Learn graph and tables from DATA, every column of which is a node."""
+    """Learn graph and tables from DATA, every column of which is a node.
+
+    Numbers, whole ones too, are cut into bins (--discretize), or named in --categorical.
+    """
     check_target(output, force=force)
     options["discretize"] = of_columns(
         options["discretize"], options["columns"], options["exclude"]
@@ -296,6 +328,7 @@ def _families(network: fb.BayesianNetwork) -> Iterator[str]:
     examples=[
         "fastbayes network query net.bif --target species",
         "fastbayes network query net.bif -t species -e island=Biscoe -e sex=male",
+        "fastbayes network query numbers.bif -t species -e body_mass_g=4200",
     ],
 )
 @NETWORK
@@ -377,7 +410,7 @@ def query(
 )
 @NETWORK
 @click.option("--rows", type=click.IntRange(0), required=True, help="Number of rows.")
-@output("File to write: .parquet, .arrow or .csv.", rows_format)
+@output("File to write: .parquet, .arrow, .csv or .jsonl.", rows_format)
 @EVIDENCE
 @SEED
 @THREADS

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,7 @@ from fastbayes.core.picks import Picks, Selection
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.files import ON_ERROR
 from fastbayes.data.filesource import SCHEMA_MODES
+from fastbayes.data.pipes import Pipe
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
@@ -401,13 +403,33 @@ OF_FILES = (
 )
 
 
+STDIN = "-"
+
+
 def files_of(data: Any, options: dict[str, Any]) -> Any:
-    """Return DATA as it is to be read by the options of `FILES`, which are taken out of all."""
+    """Return DATA as it is to be read by the options of `FILES`, which are taken out of all.
+
+    "-" is standard input, in the format that an option `input_format` may say.
+    """
+    format = options.pop("input_format", None)
+    if data == STDIN:
+        odd = [name for name in OF_FILES if options.pop(name) not in (None, ())]
+        if odd:
+            raise click.UsageError(f"{_flag(odd[0])} goes with files, not with standard input (-)")
+        return Pipe(sys.stdin.buffer, format)
+    if format is not None:
+        raise click.UsageError("--input-format goes with standard input (-): files say theirs")
+    if isinstance(data, list) and STDIN in data:
+        raise click.UsageError("standard input (-) goes alone, without files besides")
     said = {name: options.pop(name) for name in OF_FILES}
     said = {name: value for name, value in said.items() if value is not None}
     if said.keys() & {"rejects", "max_rejected"} and said.get("on_error") != "skip-rows":
         raise click.UsageError("--rejects and --max-rejected go with --on-error skip-rows")
     return fb.Files(data, **said) if said and data is not None else data
+
+
+def _flag(name: str) -> str:
+    return f"--{name.removesuffix('s') if name == 'storage_options' else name}".replace("_", "-")
 
 
 def rejected(source: Any) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from fastbayes.cli.show import say
+from fastbayes.data.pipes import Pipe
 from fastbayes.data.source import open_source
 
 HEARTBEAT = 10.0  # seconds between two lines without a terminal
@@ -101,6 +102,8 @@ def bar(what: str, data: Any) -> Iterator[JobProgress | None]:
 
 
 def _rows_of(data: Any) -> int | None:
+    if isinstance(data, Pipe):
+        return None
     return data if isinstance(data, int) else open_source(data).n_rows
 
 

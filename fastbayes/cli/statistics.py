@@ -21,6 +21,7 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     NUMERIC,
     READING,
+    STDIN,
     TARGET,
     THREADS,
     files_of,
@@ -46,9 +47,10 @@ from fastbayes.cli.show import (
 )
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import decoded, default_kind
-from fastbayes.core.files import check_target
+from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_target
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.scan.prediction_metadata import said_by_file
 
 LARGEST = 5  # pairs that are named
 
@@ -146,6 +148,9 @@ def count(
     # A job that is run again once it is complete must not fail.
     again = options["checkpoint"] is not None and not force and Path(output).exists()
     check_target(output, force=force or update or again)
+    if STDIN in data and (update or part):
+        flag = "--update" if update else "--part"
+        raise click.UsageError(f"{flag} goes with files, not with standard input (-)")
     if update and (part or schema):
         raise click.UsageError("--update goes without --part and --schema")
     if (update or schema) and discretize is not None:
@@ -306,7 +311,8 @@ def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> No
     found = {} if held is stats else {**learned(inner), **calibration(held), **blended(held)}
     parents = found.pop("parents", {})
     if held is not stats:
-        summary = {"model": repr(held), "parameters": held.n_parameters_, **found, **summary}
+        made = {"model": repr(held), "digest": held.digest(), "parameters": held.n_parameters_}
+        summary = {**made, **found, **summary}
     missing = _missing(stats)
     summary["columns"] = {
         f.name: {
@@ -331,7 +337,7 @@ def _written_by_us(path: str) -> bool:
         return True
     try:
         with pa.OSFile(path) as file, pa.ipc.open_file(file) as reader:
-            return b"fastbayes" in (reader.schema.metadata or {})
+            return {HEADER_KEY, DIGEST_KEY} <= {*(reader.schema.metadata or {})}
     except (OSError, pa.ArrowException):
         return False  # opening it as data says what is wrong
 
@@ -444,8 +450,10 @@ def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, 
             column["kind"] = holds(kind) or default_kind(name, kind)
             parts = [f"{name}.{part}" for part in PARTS.get(column["kind"], ())]
             column["bytes"] = sum(plan.columns[part] for part in parts or [name])
+    made = said_by_file(source.versions[0][0]) if source.versions else None
     return {
         "source": source.description,
+        **({} if made is None else {"predictions": made}),
         "rows": source.n_rows,
         "target": target,
         "columns": columns,
@@ -479,6 +487,7 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
     yield from fields(
         {
             "source": summary["source"],
+            **_predictions(summary.get("predictions")),
             "rows": rows,
             "target": summary["target"],
             "counting": f"needs {least}{size(plan['bytes'])}{rest}",
@@ -492,6 +501,19 @@ def _data_lines(summary: dict[str, Any]) -> Iterator[str]:
             for name, column in summary["columns"].items()
         ]
     )
+
+
+def _predictions(made: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what a file says of the model whose predictions it holds."""
+    if made is None:
+        return {}
+    said = {name: made.get(name) for name in ("written_by", "classes")}
+    return {
+        "predictions of": made.get("target"),
+        "model": made.get("model"),
+        "digest": made.get("digest"),
+        **said,
+    }
 
 
 def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:

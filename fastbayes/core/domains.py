@@ -5,7 +5,7 @@ Where a numeric column is cut into bins, cut points stand for the values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -230,6 +230,18 @@ def intervals(cuts: NDArray[np.float64]) -> list[str]:
     ends = [_shown(cut) for cut in cuts.tolist()]
     lower, upper = ["(-inf", *(f"({end}" for end in ends)], [*(f"{end}]" for end in ends), "inf)"]
     return [f"{low}, {high}" for low, high in zip(lower, upper, strict=True)]
+
+
+def cut_points(bins: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Return the points between bins that `intervals` wrote; None where these are no such bins."""
+    if not (bins and all(isinstance(text, str) and text.startswith("(") for text in bins)):
+        return None
+    try:
+        ends = [float(text[:-1].partition(", ")[2]) for text in bins[:-1]]
+        points = checked_cuts("", ends)
+    except (ValueError, SchemaError):
+        return None
+    return points if intervals(points) == [*bins] else None
 
 
 def described(cuts: NDArray[np.float64] | None) -> str:

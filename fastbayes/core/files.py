@@ -25,7 +25,7 @@ import secrets
 import shutil
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,6 +90,7 @@ DAMAGE = (
     StopIteration,  # where a message should begin, the file ends
 )
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
+PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -139,6 +140,23 @@ def to_bytes(
     place = secrets.token_hex(32).encode()
     blob = _encode(header, arrays, place)
     return blob.replace(place, _digest(blob, place))
+
+
+def digest(
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray[Any, Any] | pa.Array | pa.ChunkedArray],
+) -> str:
+    """Return the SHA-256 of a header and named arrays, in hexadecimal, whatever file holds them."""
+    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        if isinstance(array, np.ndarray):
+            native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+            kind, content = f"{array.dtype.name}{array.shape}", native.tobytes()
+        else:
+            kind, content = str(array.type), json.dumps(array.to_pylist()).encode()
+        found.update(f"{name} {kind} {len(content)} ".encode())
+        found.update(content)
+    return found.hexdigest()
 
 
 def read(
@@ -223,7 +241,7 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
         sync(temporary)
         _check_target(path, target, force)
         os.replace(temporary, target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
 
 
 @contextlib.contextmanager
@@ -254,13 +272,13 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     check_directory(path, force=force)
     with telling_full(path), _temporary(target, Path.mkdir) as temporary:
         yield temporary
-        _sync_directory(temporary)
+        sync_directory(temporary)
         check_directory(path, force=force)
         if target.exists():
             _exchange(temporary, target)
         else:
             temporary.rename(target)
-        _sync_directory(target.parent)
+        sync_directory(target.parent)
 
 
 @contextlib.contextmanager
@@ -441,21 +459,32 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         it cannot be made.
     """
     name, target = os.fspath(path), Path(os.path.realpath(path))
-    held = sorted(found.name for found in target.iterdir()) if target.is_dir() else []
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",
     )
+    held = [*target.iterdir()] if target.is_dir() else []
     refuse(
         bool(held) and not force,
         f"{name} is not empty: name another directory, or overwrite it with force=True",
     )
-    for other in held:
-        refuse(
-            not PART.fullmatch(other),
-            f"{name} holds {other!r}, which is no part and would be lost: name another directory",
+    if (other := _no_part(held)) is not None:
+        raise DataError(
+            f"{name} holds {other.relative_to(target).as_posix()!r}, which is no part and would be "
+            "lost: name another directory"
         )
     _check_parent(name, target)
+
+
+def _no_part(held: Iterable[Path]) -> Path | None:
+    """Return the first of these that is neither a part nor a directory of partitions of parts."""
+    for path in sorted(held):
+        if path.is_dir() and not path.is_symlink() and PARTITION.fullmatch(path.name):
+            if (other := _no_part(path.iterdir())) is not None:
+                return other
+        elif path.is_dir() or not PART.fullmatch(path.name):
+            return path
+    return None
 
 
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
@@ -482,7 +511,7 @@ def _check_parent(name: str, target: Path) -> None:
     )
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     """Make a rename survive a power cut, where directories can be opened."""
     if os.name == "posix":
         descriptor = os.open(directory, os.O_RDONLY)
@@ -565,7 +594,7 @@ def _encode(
     content = {
         "format": FORMAT,
         "version": VERSION,
-        "written_by": _written_by(),
+        "written_by": written_by(),
         "header": header,
     }
     text = json.dumps(content).encode()
@@ -591,7 +620,8 @@ def _narrowed(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 @functools.cache
-def _written_by() -> str:
+def written_by() -> str:
+    """Return the name and version of this library, as files hold them."""
     try:
         return f"fastbayes {importlib.metadata.version('fastbayes')}"
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
@@ -667,7 +697,7 @@ def _read_header(schema: pa.Schema, blob: bytes) -> dict[str, Any]:
     """Return the header, once format, version and digest are right."""
     metadata = schema.metadata or {}
     refuse(
-        HEADER_KEY not in metadata,
+        not {HEADER_KEY, DIGEST_KEY} <= {*metadata},
         "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data",
         FileFormatError,
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.date_parts import CYCLES, DAY, DatePart, Span, by_column, zone_of
 from fastbayes.core.errors import DataError
+from fastbayes.core.schema import Schema
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.pieces import Column, chunks_of
 from fastbayes.data.segments import Rows
@@ -75,6 +76,11 @@ class _Table(NamedTuple):
         """Return whether these stretches are in it."""
         n = len(next(iter(self.parts.values())))
         return self.first <= first and last < self.first + n
+
+
+def with_parts(rows: Rows, schema: Schema) -> Rows:
+    """Return rows with what features are made of: parts instead of the columns that they are of."""
+    return DateParts(part for some in schema.parts.values() for part in some).of(rows)
 
 
 class DateParts:

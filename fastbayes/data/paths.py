@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -39,6 +39,8 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class DataFile:
     """One file: where it is, what messages call it, what its directories say about its rows."""
 
+    # Whether its bytes come over a pipe.
+    read_once: ClassVar[bool] = False
     filesystem: pafs.FileSystem = field(hash=False)
     path: str
     origin: str

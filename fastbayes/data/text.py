@@ -210,8 +210,6 @@ _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
 
-# The way to do without rows that cannot be mended.
-_SKIP = "; or leave such rows out (on_error='skip-rows')"
 NOT_UTF8 = "is not UTF-8; convert the file, for instance: iconv -f latin1 -t utf8"
 
 
@@ -229,6 +227,7 @@ class TextReader(FileReader):
         self._rejects = rejects
         self._lock = threading.Lock()
         self._wider: dict[str, pa.DataType] = {}
+        self._lines: list[int] = []  # of each block that was read, where none can be read again
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
@@ -255,6 +254,11 @@ class TextReader(FileReader):
     @abstractmethod
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
         """Return rows that cannot be used, by position, with the reason; those easily told."""
+
+    @property
+    def skipping(self) -> str:
+        """What messages say of the way to do without rows that cannot be mended."""
+        return "" if self.file.read_once else "; or leave such rows out (on_error='skip-rows')"
 
     def blocks(self, size: int | None = None) -> Iterator[bytes]:
         """Yield the rows in blocks of about `size` bytes, by default what one worker gets."""
@@ -308,7 +312,10 @@ class TextReader(FileReader):
         """Yield one piece per block of text; the bytes are read in the calling thread."""
         types = dict(zip(schema.names, schema.types, strict=True))
         line = 0 if self._rejects is None else self._first_line()
+        self._lines.clear()
         for index, text in enumerate(self.blocks()):
+            if self.file.read_once:
+                self._lines.append(len(self.ends(text)))
             read = partial(self._read, index, text, types, line)
             yield Piece(0 if index == 0 else -1, None, read)
             line += 0 if self._rejects is None else _n_lines([text])
@@ -409,7 +416,7 @@ class TextReader(FileReader):
         """Return the error for a cell that does not have the type of its column."""
         return DataError(
             f"{self.file.origin}, row {row}: column {name!r} is {kind} elsewhere but holds "
-            f"{value} here; {self.remedy(name)}{_SKIP}"
+            f"{value} here; {self.remedy(name)}{self.skipping}"
         )
 
     @abstractmethod
@@ -417,7 +424,12 @@ class TextReader(FileReader):
         """Return what to do about a column of several types."""
 
     def rows_before(self, index: int) -> int:
-        """Count the rows of the blocks before one, by reading the file once more."""
+        """Count the rows of the blocks before one, by reading the file once more.
+
+        Of a pipe, the lines, which are more where some are blank.
+        """
+        if self.file.read_once:
+            return sum(self._lines[:index])
         return sum(
             self.count_rows(text) for _, text in zip(range(index), self.blocks(), strict=False)
         )
@@ -540,7 +552,7 @@ class CsvReader(TextReader):
             return DataError(
                 f"{self.file.origin}, row {row + int(ragged[1] or 1) - 1}: {ragged[3]} cells "
                 f"instead of {ragged[2]}: {ragged[4][:80]!r}; mend the row, or quote the cell "
-                f"that holds the delimiter {self._delimiter!r}{_SKIP}"
+                f"that holds the delimiter {self._delimiter!r}{self.skipping}"
             )
         cell = re.search(r"CSV column #(\d+): (?:Row #(\d+): )?(.*)", said, re.DOTALL)
         if cell is None:
@@ -763,7 +775,9 @@ class JsonReader(TextReader):
             except UnicodeDecodeError:
                 return FileFormatError(f"{where} {NOT_UTF8}")
             except (ValueError, RecursionError) as wrong:
-                return FileFormatError(f"{where} is not JSON ({wrong}): {line[:60]!r}{_SKIP}")
+                return FileFormatError(
+                    f"{where} is not JSON ({wrong}): {line[:60]!r}{self.skipping}"
+                )
             if not isinstance(record, dict):
                 return FileFormatError(
                     f"{where}: {line[:60]!r} is no object; write one object per line"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -39,7 +38,7 @@ class LearnMixin(NetworkTables):
         prior: str = "laplace",
         ess: float = 1.0,
         missing: str = "available",
-        categorical: Iterable[str] | None = None,
+        categorical: Picks = None,
         discretize: Any = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
@@ -57,7 +56,10 @@ class LearnMixin(NetworkTables):
         ----------
         data
             As `source` in `fastbayes.count`, a column for each node; other columns are not read.
-            Whole numbers are states as they are.
+            Numbers, whole ones too, are not states unless `categorical` or `domains` names their
+            column, `discretize` cuts it, or the network has states of the node already: these
+            stay what they are, values or bins. A node "when.hour" is that part of a column "when"
+            of dates or times, where it is no column itself; parts are as in `fastbayes.count`.
         alpha
             Added to every count (Laplace); 0 is maximum likelihood.
         prior
@@ -69,10 +71,12 @@ class LearnMixin(NetworkTables):
             fills in missing values by expectation maximisation, exactly, which networks with few
             missing values in a row can; "category" makes missing a state, None.
         categorical
-            Names of columns whose fractions are states.
+            Names, patterns or indices of columns whose numbers are states. In CSV, a state is the
+            text that stands there.
         discretize
-            How other columns of fractions become bins: "quantile", "width", ("quantile", n),
-            ("width", n), or {column: one of these or its cut points}. None refuses them.
+            How other columns of numbers become bins: "quantile", "width", ("quantile", n),
+            ("width", n), or {column: one of these or its cut points}. None refuses them, but where
+            the network has bins.
         sample_weight
             Name of the weight column, or (n_rows,) weights.
         domains
@@ -105,7 +109,7 @@ class LearnMixin(NetworkTables):
         Raises
         ------
         SchemaError
-            When a column is not there, or holds fractions that are not cut.
+            When a column is not there, or holds numbers that are neither cut nor states.
         MemoryLimitError
             When the counts do not fit, before they are allocated, and a family alone takes them;
             the message names it by its last column.
@@ -149,11 +153,11 @@ class LearnMixin(NetworkTables):
         if not self.nodes:
             raise ValueError("the graph has no node: there is nothing to learn")
         families = {node: (*self.parents[node], node) for node in self.nodes}
-        reading = ReadOptions(
-            categorical=self._as_states(categorical),
+        reading = self._as_known(
+            categorical=categorical,
             discretize=discretize,
             sample_weight=sample_weight,
-            domains={**self._known(), **(domains or {})},
+            domains=domains,
             missing=missing,
             null_values=null_values,
             filesystem=filesystem,
@@ -164,7 +168,7 @@ class LearnMixin(NetworkTables):
         if missing != "em":
             stats, wide = reading.counted_apart(data, families)
             return self._take(stats, rule, wide=wide)
-        stats = reading.counted(data, self.nodes, families.values(), cells=True)
+        stats = reading.counted(data, self.nodes, families.values(), cells=self.nodes)
         places = self._ordered_states(stats)[1]
         cells = stats.cells
         names = [stats.schema.names[j] for j in cells.columns]
@@ -204,7 +208,6 @@ class LearnMixin(NetworkTables):
                 for node, counts, cells in self._counts(stats, places, wide or {})
             }
         self._fill(states, tables)
-        self._cuts = {f.name: f.cuts for f in stats.schema.features if f.cuts is not None}
         self.statistics_ = stats
         vars(self).update((convergence or Convergence()).attributes())
         return self
@@ -229,24 +232,35 @@ class LearnMixin(NetworkTables):
             shape = [len(places[n]) for n in family]
             yield node, None, (shape, codes[known], wide[node].counts[known])
 
-    def _known(self) -> dict[str, list[Any]]:
-        return {n: [v for v in s if v is not None] for n, s in self._declared.items()}
+    def _as_known(
+        self, *, categorical: Picks, domains: Mapping[str, Any] | None, **options: Any
+    ) -> ReadOptions:
+        """Return how data are read where the options leave open what the states say.
 
-    def _as_states(self, categorical: Iterable[str] | None = None) -> list[str]:
-        """Return the nodes whose fractions are states: those named, and those that have such."""
-        fractions = [
-            node
-            for node, states in self.states.items()
-            if node not in self._cuts and any(isinstance(v, (float, Decimal)) for v in states)
-        ]
-        return [*dict.fromkeys([*fractions, *map(str, several(categorical))])]
+        States that were given are declared. Nodes that have bins keep them; the numbers of others
+        that have states are categories.
+        """
+        bins = {n: cuts for n, cuts in self._cuts.items() if n not in (domains or {})}
+        known = {n: [v for v in s if v is not None] for n, s in self._declared.items()}
+        known = {n: values for n, values in known.items() if n not in bins}
+        others = [n for n in self.states if n not in bins and n not in known]
+        texts = [n for n in others if any(isinstance(v, str) for v in self.states[n])]
+        return ReadOptions(
+            categorical=[*texts, *several(categorical)],
+            categories=others,
+            bins=bins,
+            dates=self._parts,
+            domains=known | dict(domains or {}),
+            **options,
+        )
 
     def _ordered_states(self, stats: Statistics) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
-        """Return the states of each node, declared ones in their order, and their codes."""
+        """Return the states of each node, declared and kept ones in order, and their codes."""
         found = states_of(stats)
+        kept = {**{n: self.states[n] for n in self._cuts}, **self._declared}
         states, places = {}, {}
         for node in self.nodes:
-            listed = [v for v in self._declared.get(node, ()) if v in found[node]]
+            listed = [v for v in kept.get(node, ()) if v in found[node]]
             states[node] = [*listed, *(v for v in found[node] if v not in listed)]
             places[node] = np.array([found[node].index(v) for v in states[node]], np.int64)
         return states, places
@@ -258,7 +272,7 @@ class LearnMixin(NetworkTables):
         *,
         ess: float = 1.0,
         missing: str = "complete",
-        categorical: Iterable[str] | None = None,
+        categorical: Picks = None,
         discretize: Any = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
@@ -296,7 +310,7 @@ class LearnMixin(NetworkTables):
         Raises
         ------
         SchemaError
-            When a column is not there, or holds fractions that are not cut.
+            When a column is not there, or holds numbers that are neither cut nor states.
         DataError
             When there are no rows, or none is complete.
         MemoryLimitError
@@ -314,7 +328,7 @@ class LearnMixin(NetworkTables):
         Examples
         --------
         >>> from fastbayes.networks.network import BayesianNetwork
-        >>> data = {"a": [0, 0, 1, 1], "b": [0, 0, 1, 1]}
+        >>> data = {"a": list("nnyy"), "b": list("nnyy")}
         >>> tied, apart = ([("a", "b")], []), ([], ["a", "b"])
         >>> [round(BayesianNetwork.from_edges(*g).score(data), 3) for g in (tied, apart)]
         [4.852, 6.931]
@@ -327,11 +341,11 @@ class LearnMixin(NetworkTables):
         families = {node: (*self.parents[node], node) for node in self.nodes}
         if missing == "complete":
             data = held(data)
-        reading = ReadOptions(
-            categorical=self._as_states(categorical),
-            discretize=self._cuts if discretize is None and self._cuts else discretize,
+        reading = self._as_known(
+            categorical=categorical,
+            discretize=discretize,
             sample_weight=sample_weight,
-            domains={**self._known(), **(domains or {})},
+            domains=domains,
             missing=missing,
             null_values=null_values,
             filesystem=filesystem,
@@ -341,9 +355,7 @@ class LearnMixin(NetworkTables):
         )
         stats, wide = reading.counted_apart(data, families)
         if missing == "complete" and stats.values.missing.any():
-            rows = read_rows(
-                data, replace(reading, columns=list(self.nodes), exclude=None, progress=None)
-            )
+            rows = read_rows(data, replace(reading.of_nodes(self.nodes), progress=None))
             scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
         _, places = self._ordered_states(stats)
@@ -376,6 +388,7 @@ class LearnMixin(NetworkTables):
         ess: float = 1.0,
         columns: Picks = None,
         exclude: Picks = None,
+        dates: Mapping[str, Any] | None = None,
         sample_weight: Any = None,
         domains: Mapping[str, Any] | None = None,
         categorical: Picks = None,
@@ -392,7 +405,9 @@ class LearnMixin(NetworkTables):
         Parameters
         ----------
         data
-            As `source` in `fastbayes.count`; every column is a node, whole numbers are states.
+            As `source` in `fastbayes.count`; every column is a node. Numbers, whole ones too, are
+            not states unless `categorical` or `domains` names their column, or `discretize` cuts
+            it.
         score
             "mdl", "aic", "bdeu", "k2" or "loglik", as in `score`.
         search
@@ -420,14 +435,17 @@ class LearnMixin(NetworkTables):
         columns, exclude
             Columns to read, all by default, and those to leave out: by names, patterns ("id_*") or
             indices.
+        dates
+            {column of dates or times: its parts}, which are nodes, "when.weekday"; by default those
+            that the span of the column says; see `fastbayes.count`.
         sample_weight
             Name of the weight column, or (n_rows,) weights.
         domains
             {column: its values}.
         categorical
-            Names, patterns or indices of columns whose fractions are states.
+            Names, patterns or indices of columns whose numbers are states, as in `fit`.
         discretize
-            How other columns of fractions become bins, as in `fit`.
+            How other columns of numbers become bins, as in `fit`; None refuses them.
         missing
             "complete" leaves out rows with a missing value; "category" makes it a state, None.
         null_values
@@ -451,7 +469,7 @@ class LearnMixin(NetworkTables):
         ValueError
             When an option cannot be used, or demands contradict each other.
         SchemaError
-            When a column is not there, or holds fractions that are not cut.
+            When a column is not there, or holds numbers that are neither cut nor states.
         DataError, MemoryLimitError
             As `fastbayes.count` does; when no row is complete.
 
@@ -483,6 +501,7 @@ class LearnMixin(NetworkTables):
             time_limit=time_limit,
             columns=columns,
             exclude=exclude,
+            dates=dates,
             sample_weight=sample_weight,
             domains=domains,
             categorical=categorical,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -29,13 +29,17 @@ FORMATS: dict[str, ModuleType] = {
 }
 
 
-def format_of(path: str | os.PathLike[str]) -> ModuleType:
-    """Return the module that reads and writes a file, by its suffix, or raise DataError."""
+def format_of(path: str | os.PathLike[str], besides: Sequence[str] = ()) -> ModuleType:
+    """Return the module that reads and writes a file, by its suffix, or raise DataError.
+
+    `besides` are suffixes that the caller takes itself.
+    """
     try:
         return FORMATS[Path(path).suffix.lower()]
     except KeyError:
         raise DataError(
-            f"{os.fspath(path)}: the name says no format; end it in {', '.join(FORMATS)}"
+            f"{os.fspath(path)}: the name says no format; end it in "
+            f"{', '.join([*besides, *FORMATS])}"
         ) from None
 
 
@@ -192,7 +196,6 @@ class FormatsMixin(NetworkTables):
                 arrays |= {f"keys.{i}": table.keys, f"rows.{i}": table.rows}
             else:
                 arrays[f"table.{i}"] = table
-        arrays |= {f"cuts.{place[node]}": np.asarray(cuts) for node, cuts in self._cuts.items()}
         if hasattr(self, "statistics_"):
             header["statistics"], more = self.statistics_.state()
             arrays |= {f"statistics.{name}": array for name, array in more.items()}
@@ -248,8 +251,6 @@ class FormatsMixin(NetworkTables):
             network = cls._of(above)
         declared = zip(nodes, header["declared"], strict=True)
         network._declared = {node: tuple(known) for node, known in declared if known is not None}
-        places = enumerate(nodes)
-        network._cuts = {n: arrays[f"cuts.{i}"] for i, n in places if f"cuts.{i}" in arrays}
         if "statistics" in header:
             mine = arrays_of(arrays, "statistics.")
             network.statistics_ = Statistics.from_state(header["statistics"], mine, source)

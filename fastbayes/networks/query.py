@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.segments import Place, Segment, Source
 from fastbayes.data.source import as_at_fit, open_source
+from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
@@ -56,7 +59,7 @@ class QueryMixin(NetworkTables):
             A node, or several of which the joint distribution is wanted; `marginals` answers
             each by itself.
         evidence
-            {node: its state}.
+            {node: its state, or a number for the bin that it falls into}.
         method
             "exact", variable elimination; "gibbs", random draws of all nodes given the evidence;
             "likelihood_weighting", random rows weighted by how probable they make the evidence.
@@ -154,7 +157,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         evidence
-            {node: its state}.
+            {node: its state, or a number for the bin that it falls into}.
         targets
             A node or several, observed or not; None: all that are not observed.
         method, draws, burn_in, thin, chains, seed, blocks, max_block, threads, max_cells
@@ -260,7 +263,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         evidence
-            {node: its state}.
+            {node: its state, or a number for the bin that it falls into}.
         max_cells
             Numbers that the largest table may have.
 
@@ -287,7 +290,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         evidence
-            {node: its state}.
+            {node: its state, or a number for the bin that it falls into}.
         max_cells
             Numbers that the largest table may have.
 
@@ -337,7 +340,8 @@ class QueryMixin(NetworkTables):
         data
             As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
             value, and a node without a column, is not observed. The target's own column and
-            columns that are no nodes are not read.
+            columns that are no nodes are not read. Bins are given as numbers, or as themselves;
+            parts of dates that the network learned from, as columns of their own, or as the dates.
         target
             A node.
         unseen
@@ -364,7 +368,8 @@ class QueryMixin(NetworkTables):
         Raises
         ------
         DataError
-            When a value is no state, or a row impossible, and that is an error.
+            When a value is no state, or a row impossible, and that is an error; when a text is
+            none of the bins of its node.
         MemoryLimitError
             When a row takes larger tables; the message names the nodes.
         SchemaError
@@ -389,7 +394,7 @@ class QueryMixin(NetworkTables):
         if impossible not in ("prior", "error"):
             raise ValueError(f"impossible={impossible!r}: use 'prior' or 'error'")
         rows = opened(
-            *(data, self.states, self._cuts),
+            *(data, self.states, self._cuts, self._parts),
             without=name,
             null_values=null_values,
             filesystem=filesystem,
@@ -463,7 +468,9 @@ class QueryMixin(NetworkTables):
         """
         self._check_fitted()
         rows = opened(
-            data, self.states, self._cuts, **{"null_values": null_values, "filesystem": filesystem}
+            *(data, self.states, self._cuts, self._parts),
+            null_values=null_values,
+            filesystem=filesystem,
         )
         evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
 
@@ -517,43 +524,55 @@ class NetworkRows:
     source  where they come from
     schema  the nodes that are among the columns
     nodes   their places in the network, in the order of the schema
+    labels  places in the schema of columns in which bins are given as text
     """
 
     source: Source
     schema: Schema
     nodes: list[int]
+    labels: list[int]
 
 
 def opened(
     data: Any,
     states: Mapping[str, Sequence[Any]],
     cuts: Mapping[str, Floats],
+    parts: Mapping[str, DatePart],
     *,
     without: str | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
 ) -> NetworkRows:
-    """Open data of which some columns are nodes.
+    """Open data of which some columns are nodes, or parts of dates are; bins may be text.
 
     Raises
     ------
     SchemaError
         When no column is a node, or the states of a node are no column's.
     """
-    whole = schema_for(states, cuts)
+    # Which of both a text file has for bins is inferred.
+    values = schema_for({n: known for n, known in states.items() if n not in cuts}, {})
     source = open_source(
-        data, filesystem=filesystem, **{**as_at_fit(whole), "null_values": null_values}
+        data, filesystem=filesystem, **{**as_at_fit(values), "null_values": null_values}
     )
-    names = [n for n in states if n in source.schema.names and n != without]
-    if not names and without not in source.schema.names:
+    there = source.schema.names
+    dated = {n: part for n, part in parts.items() if n not in there and part.column in there}
+    names = [n for n in states if (n in there or n in dated) and n != without]
+    if not names and without not in there:
         raise SchemaError(
             f"{source.description}: no column is a node; the columns are "
-            f"{source.schema.names[:9]}, the nodes {list(states)[:9]}"
+            f"{there[:9]}, the nodes {list(states)[:9]}"
         )
-    features = tuple(f for f in whole.features if f.name in names)
+    texts = [n for n in names if n in cuts and n in there and is_text(source.schema.field(n).type)]
+    whole = schema_for(states, {n: points for n, points in cuts.items() if n not in texts})
+    features = tuple(replace(f, part=dated.get(f.name)) for f in whole.features if f.name in names)
     schema = replace(whole, features=features, null_values=tuple(null_values or ()))
-    places = [i for i, n in enumerate(states) if n in names]
-    return NetworkRows(source.only(names) if names else source, schema, places)
+    return NetworkRows(
+        source.only(schema.columns) if names else source,
+        schema,
+        [i for i, n in enumerate(states) if n in names],
+        [names.index(n) for n in texts],
+    )
 
 
 def scored(
@@ -569,7 +588,8 @@ def scored(
     Raises
     ------
     DataError
-        When a value is no state and `unseen` is "error"; the message names column, value and row.
+        When a value is no state and `unseen` is "error", or a text no bin; the message names
+        column, value and row.
     """
     if unseen not in ("ignore", "error"):
         raise ValueError(f"unseen={unseen!r}: use 'ignore' or 'error'")
@@ -585,6 +605,9 @@ def scored(
         unknown = np.zeros(len(rows.nodes), np.int64)
         for block, encoded in engine.encoded_blocks(segment, encoder):
             n = block.num_rows
+            for j in rows.labels:
+                if encoded.unseen[j]:
+                    raise _no_bin(rows.schema.features[j], block, segment.place(done))
             piece = out[start + done : start + done + n] if known else np.empty((n, width))
             lost += score(encoded.batch, piece)
             unknown += encoded.unseen
@@ -608,6 +631,18 @@ def scored(
         if n:
             logger.info("column %r: %d values are no states of the node", name, n)
     return (out if known else np.concatenate(pieces)), lost
+
+
+def _no_bin(feature: Feature, block: Any, place: Place) -> DataError:
+    """Return what is wrong with a text that is no bin: it is not a value that was never seen."""
+    assert feature.values is not None
+    column = block.column(feature.name)
+    known = pc.is_in(column.cast(pa.string()), value_set=feature.values)
+    at = pc.index(pc.or_(known, column.is_null()), False).as_py()
+    return DataError(
+        f"column {feature.name!r}, {place.row(at)}: {column[at].as_py()!r} is neither a number nor "
+        f"one of the bins {feature.values.to_pylist()}; correct it, or cast the column to a number"
+    )
 
 
 def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) -> Schema:

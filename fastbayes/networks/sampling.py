@@ -17,7 +17,7 @@ from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.scan import engine
 from fastbayes.scan.engine import Progress
-from fastbayes.scan.sink import format_of, prepared, writing
+from fastbayes.scan.row_files import format_of, prepared, writing
 
 # Rows drawn from one seed sequence. Changing it changes every sample.
 CHUNK = BLOCK_ROWS
@@ -97,7 +97,8 @@ class SampleMixin(NetworkTables):
         n
             Number of rows.
         evidence
-            {node: its state}: rows are drawn from P(nodes | evidence), none is thrown away.
+            {node: its state, or a number in its bin}: rows are drawn from P(nodes | evidence),
+            none is thrown away.
         seed
             Seed of the random numbers; the same seed gives the same rows.
         threads
@@ -148,11 +149,11 @@ class SampleMixin(NetworkTables):
         Parameters
         ----------
         path
-            A Parquet, Arrow IPC or CSV file.
+            A file of Parquet, Arrow IPC, CSV or JSON lines.
         n, evidence, seed
             As in `sample`; the rows are the same.
         format
-            "parquet", "ipc" or "csv", where the name does not say it.
+            "parquet", "ipc", "csv" or "jsonl", where the name does not say it.
         force
             Whether to replace a file that is there.
         threads, max_cells

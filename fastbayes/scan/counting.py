@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.ledger import Ledger, batch_of
-from fastbayes.core.picks import Picks, Selection, several, unknown_column
+from fastbayes.core.picks import Chooser, Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
@@ -48,7 +48,7 @@ def open_labelled(
     *,
     sample_weight: Any = None,
     folds: Any = None,
-    columns: Picks = None,
+    columns: Picks | Chooser = None,
     exclude: Picks = None,
     null_values: Sequence[str] | None = None,
     types: Mapping[str, Any] | None = None,
@@ -57,13 +57,14 @@ def open_labelled(
 ) -> tuple[Source | Joined, str | None, str | None]:
     """Return (source, name of the class column, name of the weight column).
 
-    Labels and weights may be names of columns or arrays alongside the data.
+    Labels and weights may be names of columns or arrays alongside the data. A chooser of `columns`
+    chooses these columns, too.
     """
     names = [str(n) for n in (target, sample_weight) if is_name(n)]
     kept = [*names, *([str(folds)] if is_name(folds) else [])]
     opened = open_source(
         source,
-        columns=Selection.made(columns, exclude, kept),
+        columns=columns if isinstance(columns, Chooser) else Selection.made(columns, exclude, kept),
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -175,7 +176,7 @@ def opened_to_learn(
     domains: Mapping[str, Any] | None = None,
     categorical: Picks = None,
     missing: str = "marginalize",
-    columns: Picks = None,
+    columns: Picks | Chooser = None,
     exclude: Picks = None,
     dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,

@@ -180,18 +180,6 @@ def _copy(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from error
 
 
-def check_text(schema: pa.Schema) -> None:
-    """Refuse types that CSV cannot hold before any work is done."""
-    for field in schema:
-        try:
-            pa.array([], field.type).cast(pa.string())
-        except pa.ArrowNotImplementedError:
-            raise SchemaError(
-                f"column {field.name!r} is {field.type}, which CSV does not hold; choose the "
-                "columns to copy by keys, or write Parquet"
-            ) from None
-
-
 def _because(
     model: Any, batch: Batch, posterior: Floats, best: NDArray[np.intp]
 ) -> tuple[pa.Array, pa.Array]:

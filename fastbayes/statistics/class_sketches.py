@@ -95,7 +95,7 @@ class ClassSketches(Statistic):
     def nbytes(self) -> int:
         """Bytes held; `arrays` would convert every entry to tell."""
         cells = self.shape.n_numeric * self.shape.n_classes
-        return 16 * cells + 32 * sum(len(entries.least) for _, entries, _ in self._all())
+        return 16 * cells + 32 * sum(map(len, self._cells.values()))
 
     def of(self, feature: int, label: int) -> Held:
         """Return what is known of the values of a numeric feature within a class."""

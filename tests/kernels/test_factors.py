@@ -243,6 +243,15 @@ def test_tables_that_share_columns_are_looked_up_together():
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_more_columns_of_one_value_than_a_table_has_axes(n_classes, shape):
+    case = tree_problem(6, n_classes, [1] * 100 + [3] * 3, shape, 50, gone=0.0)
+    slow = numpy_twin.TreeScorer(*case.model)
+    assert_same(case, answers(compiled.TreeScorer(*case.model), case), answers(slow, case))
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_tables_too_large_for_short_codes(n_classes):
     # 300 · 300 cells, in columns of two widths; nothing at all; the same columns twice.

@@ -64,6 +64,20 @@ def test_entries(module, columns, limit, few):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@given(rows(), st.sampled_from([7, 30, 500]))
+@settings(max_examples=40)
+def test_asking_between_blocks__changes_nothing(module, columns, limit):
+    cells = module.SketchEntries(limit, limit)
+    third = len(columns[0]) // 3
+    for part in (slice(0, third), slice(third, 2 * third), slice(2 * third, None)):
+        values, labels, weight = (array[part] for array in columns)
+        cells.add(values, labels, *entries.split(weight, len(weight)))
+        so_far = naive.entries(*(array[: part.stop] for array in columns), limit, limit)
+        assert len(cells) == len(so_far[1])
+        assert found(cells) == so_far == found(cells)
+
+
+@pytest.mark.parametrize("module", MODULES)
 @given(rows(), rows(), st.sampled_from([3, 40, 500]), st.sampled_from([3, 100, 2_000]))
 @settings(max_examples=40)
 def test_take__is_adding_the_rows(module, mine, others, limit, few):

@@ -13,7 +13,7 @@ TOLERANCE = 1e-9
 
 
 class GaussianBayes:
-    def __init__(self, *, covariance="full", ddof=0, shrinkage=None, singular="shrink", prior=None,
+    def __init__(self, *, covariance="full", ddof=0, shrinkage=None, singular="pool", prior=None,
                  class_prior=None, var_floor=1e-9, missing="marginalize"):  # fmt: skip
         self.covariance = covariance
         self.ddof = ddof
@@ -74,6 +74,11 @@ class GaussianBayes:
                 n = self.total
             else:
                 sigma = scaled(self.scatter[c], 1 / (self.n[c] - self.ddof))
+                if self.covariance == "full" and self.without_inverse(sigma):
+                    n += 10
+                    rows = zip(self.scatter[c], pooled, strict=True)
+                    sigma = [[(s + 10 * t) / n for s, t in zip(*both, strict=True)]
+                             for both in rows]  # fmt: skip
             self.sigma[c], self.share[c] = self.repaired(sigma, n)
         if self.covariance == "diagonal":
             self.sigma = {c: diagonal([s[j][j] for j in self.every]) for c, s in self.sigma.items()}
@@ -85,6 +90,16 @@ class GaussianBayes:
                 variance = sum(s[j][j] for j in free) / max(1, len(free))
                 floor = self.var_floor * sum(self.overall[j] for j in free) / max(1, len(free))
                 self.sigma[c] = diagonal([max(variance, floor)] * self.p)
+
+    def without_inverse(self, sigma):
+        """Whether a class takes rows of the covariance within all of them."""
+        if self.singular != "pool":
+            return False
+        free = [j for j in self.every if j not in self.constant]
+        if any(sigma[j][j] < self.var_floor * self.overall[j] for j in free):
+            return True
+        low, high = extremes(sigma, free) if self.shrinkage is None else (1, 1)
+        return low < TOLERANCE * high
 
     def repaired(self, sigma, n):
         """Raise variances to the floor, then shrink correlations as asked and as needed."""
@@ -104,7 +119,7 @@ class GaussianBayes:
             if low < TOLERANCE * high:
                 assert self.singular != "error"
                 more = Fraction(1)
-                if self.singular == "shrink":
+                if self.singular != "diagonal":
                     lack = 2 * TOLERANCE * high - low
                     more = Fraction(max(oas(sigma, free, n), lack / (lack + 1 - 2 * TOLERANCE)))
                 sigma = shrunk(sigma, more)

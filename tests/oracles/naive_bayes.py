@@ -20,7 +20,7 @@ class NaiveBayes:
         self.class_prior = class_prior
         self.ddof = ddof
         self.variance = variance
-        self.var_floor = Fraction(var_floor)
+        self.var_floor = var_floor if var_floor == "within" else Fraction(var_floor)
         self.missing = missing
         self.unseen = unseen
         self.domains = domains or {}
@@ -137,7 +137,12 @@ class NaiveBayes:
             return None
         mean = self.moments[j, c][1] if self.moments[j, c][0] else self.overall[j][1]
         n, _, scatter = self.overall[j]
-        return mean, max(self.raw_variance(j, c), self.var_floor * scatter / n)
+        floor = self.var_floor
+        if floor == "within":
+            if self.variance != "per_class":
+                return mean, self.raw_variance(j, c)
+            floor, scatter = Fraction(0.04), sum(self.moments[j, k][2] for k in self.classes)
+        return mean, max(self.raw_variance(j, c), floor * scatter / n)
 
     def raw_variance(self, j, c):
         n, _, scatter = self.moments[j, c]

@@ -15,6 +15,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
 from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
+from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import check_rereadable, read_only_once
@@ -163,7 +164,8 @@ class Blend(TableRows):
         """
         Names of models as in `compare`, unfitted classifiers of tables, or {name: one of these}; by
         default naive Bayes, TAN, KDB, AODE, models with covariances and logistic regression, those
-        that the columns allow.
+        that the columns allow; with more than 256 columns naive Bayes, of normal densities and of
+        bins, and logistic regression.
         """,
         default=None,
         kw_only=False,
@@ -422,7 +424,7 @@ class Blend(TableRows):
             self._unseen(tally),
             0,
             remainder=parts[:, -1],
-            rows=in_memory(source),
+            rows=with_parts(in_memory(source), self.schema_),
         )
 
     # -- saving --------------------------------------------------------------------------------

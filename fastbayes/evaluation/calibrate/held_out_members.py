@@ -19,6 +19,7 @@ from fastbayes.evaluation.validate.scoring import scores
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
 from fastbayes.scan.counting import census_of
+from fastbayes.scan.request import stage
 from fastbayes.statistics.bundle import Statistics
 
 logger = logging.getLogger("fastbayes")
@@ -36,6 +37,11 @@ MEMBERS = (
     "gaussian-bayes-tied",
     "logistic",
 )
+
+# Those of them that take part with so many columns at most: what they take grows with the square of
+# the number of columns, or is a search in each column.
+OF_PAIRS = {"tan", "kdb", "aode", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"}
+OF_FEW, MOST_COLUMNS = OF_PAIRS | {"naive-bayes-auto"}, 256
 
 # What is counted of all rows besides what the members need.
 COUNTED = ("values", "moments")
@@ -80,7 +86,8 @@ class HeldOutMembers(NamedTuple):
     names    of the models
     models   fitted to all rows
     folds    rows of each fold that holds some, with posteriors in the order of the models
-    failed   why other models could not be fitted or cannot score some row, by name
+    failed   why other models do not take part, could not be fitted or cannot score some row, by
+             name
     stats    counts of all rows, numeric columns as numbers
     """
 
@@ -101,9 +108,17 @@ def held_out_members(
 
     Raises DataError where no model is left, with what each of them says.
     """
+    failed = {}
     if members is None:
-        known = candidates()
+        known, columns = candidates(), len(contest.opened.learning().features)
         members = [name for name in MEMBERS if contest.suits(known[name][1])]
+        if columns > MOST_COLUMNS:
+            reason = (
+                f"there are {columns:,} columns, and with more than {MOST_COLUMNS} it takes long: "
+                "name it among the members to have it take part"
+            )
+            failed = {name: reason for name in members if name in OF_FEW}
+            members = [name for name in members if name not in OF_FEW]
     contest.enter(wanted(members, contest, missing, tables=True))
     stats, where = contest.stats, contest.opened.source.description
     if any(fold.n_rows == stats.n_rows for fold in stats.folds):
@@ -114,7 +129,7 @@ def held_out_members(
         contest.fit_by_folds()
     samples = _scored(contest, [r for r in contest.runners if r.stands], most)
     standing = [runner for runner in contest.runners if runner.stands]
-    failed = {runner.name: runner.reason for runner in contest.runners if not runner.stands}
+    failed |= {runner.name: runner.reason for runner in contest.runners if not runner.stands}
     if not standing:
         raise contest.none_left()
     for name, reason in failed.items():
@@ -150,6 +165,7 @@ def _scored(
     step = max(1, -(-n_rows * len(runners) * n_classes // most))
     summary = partial(PosteriorSample, n_classes, step)
     contestants = [contest.contestant(runner, summary) for runner in runners]
+    stage(contest.progress, f"scoring {len(runners)} models")
     found, _ = scores(
         opened.source,
         contest.rows,

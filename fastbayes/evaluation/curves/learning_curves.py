@@ -29,7 +29,7 @@ from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.columns import floats
-from fastbayes.data.dates import DateParts
+from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments
 from fastbayes.data.memory import TableSource
@@ -436,8 +436,7 @@ class Arrays(NamedTuple):
         ]
         codes = np.concatenate([np.asarray(b.classes, np.int64) for b in batches])
         weights = [b.weight for b in batches if b.weight is not None]
-        parts = (part for some in rows.schema.parts.values() for part in some)
-        X = DateParts(parts).of(table).select(rows.schema.names)
+        X = with_parts(table, rows.schema).select(rows.schema.names)
         if rows.schema.categorical:
             try:
                 X = X.to_pandas()

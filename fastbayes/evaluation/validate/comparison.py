@@ -169,8 +169,8 @@ class Runner:
         if self.stands:
             try:
                 self.scorers = step(self) or []
-            except (FastBayesError, ValueError) as error:
-                self.reason = str(error)
+            except (FastBayesError, ValueError, MemoryError) as error:
+                self.reason = str(error) or type(error).__name__
 
     def fail(self, error: FastBayesError | None) -> None:
         """Note why the model cannot score some row, if it cannot."""
@@ -241,7 +241,7 @@ class ComparisonRunner:
         self.seconds: dict[str, float] = {}
         kinds = {book is None for _, book in opened.learning().features}
         self.numeric, self.categorical = True in kinds, False in kinds
-        self.pairs, self.of_numbers = False, list[str]()
+        self.pairs, self.of_numbers, self.n_read = False, list[str](), 0
 
     def suits(self, candidate: Candidate) -> bool:
         """Return whether the columns allow a candidate."""
@@ -320,14 +320,24 @@ class ComparisonRunner:
     def _scan(
         self, source: Any, learning: Callable[..., Encoder], cuts: Any, *, whole: bool
     ) -> Statistics:
-        return engine.scan(
+        read: list[int] = []
+
+        def progress(rows: int) -> None:
+            read.append(rows)
+            if self.progress is not None:
+                self.progress(rows)
+
+        found = engine.scan(
             source,
             dual_encoding(learning, cuts),
             ["values", "moments"] + ["pairs"] * self.pairs + self.of_numbers,
-            progress=self.progress,
+            progress=progress,
             folds=self.opened.folds if whole else None,
             **self.options,
         )
+        if whole:
+            self.n_read = sum(read)
+        return found
 
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
@@ -363,7 +373,10 @@ class ComparisonRunner:
         model._check_suits(have)
         cuts = cuts if runner.bins else None
         scans = CountedScans(
-            *(source, learning, cuts, [], True, self.progress), besides=self.held(), have=have
+            *(source, learning, cuts, [], True, self.progress, self.held()),
+            n_rows=round(self.n_read * have.n_rows / self.stats.n_rows),
+            last=source is not self.opened.source,
+            have=have,
         )
         stats = model._scanned(scans)
         model._learned(stats)

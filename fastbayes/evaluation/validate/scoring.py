@@ -649,6 +649,6 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        scanned = model._scanned(Scans(*scans.of(fold), points, [], True))
+        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, last=True))
         models.append(model._learned(scanned))
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])

@@ -114,6 +114,11 @@ class SketchEntries:
         whole = slots[:, 2].view(np.int64)
         return ordered(Entries(label, slots[:, 0], slots[:, 1], whole, fraction))
 
+    def __len__(self) -> int:
+        """Return how many entries there are."""
+        self.settle()
+        return self._used
+
     def _slots(self) -> NDArray[np.uint64]:
         """Return the slots that are not empty."""
         slots = self._table.reshape(-1, 4)

@@ -27,6 +27,7 @@ class SketchEntries:
         self.few = few
         self.shift = 0
         self._parts: list[Entries] = []
+        self._settled = False  # since the last rows
 
     @property
     def nbytes(self) -> int:
@@ -56,20 +57,28 @@ class SketchEntries:
         self.settle()
         return self._parts[0]
 
+    def __len__(self) -> int:
+        """Return how many entries there are."""
+        self.settle()
+        return len(self._parts[0].label)
+
     def _take(self, entries: Entries) -> None:
         self._parts.append(_summed(ordered(entries), self.shift))
+        self._settled = False
         # Between two batches no more is held than a sketch may take.
         if sum(len(part.label) for part in self._parts) > self.few:
             self.settle()
 
     def settle(self) -> None:
         """Keep as many entries as are allowed; see the compiled twin."""
+        if self._settled:
+            return
         whole = ordered(_together(self._parts))
         first = np.searchsorted(whole.label, np.unique(whole.label))
         apart = [differing(part) for part in np.split(whole.least, first)[1:]]
         limit = allowed(whole.whole, whole.fraction, self.limit, self.few)
         self.shift = least_shift(apart, self.shift, limit)
-        self._parts = [_summed(whole, self.shift)]
+        self._parts, self._settled = [_summed(whole, self.shift)], True
 
 
 def _together(parts: Sequence[Entries]) -> Entries:

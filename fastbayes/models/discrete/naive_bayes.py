@@ -150,10 +150,15 @@ class NaiveBayes(AsNetwork, Iterative):
         default="per_class",
         choices=("per_class", "shared", "single"),
     )
-    var_floor: float = parameter(
-        "Least variance of a feature, as a share of its overall variance.",
-        default=1e-9,
-        check=number(),
+    var_floor: float | str = parameter(
+        """
+        Least variance of a numeric column in a class: "within", 0.04 times its variance within all
+        classes, by which what lies one deviation within the classes away from a class of one value
+        costs it 12.5 nats; or a number, a share of its variance over all rows. What is pooled, by
+        `variance`, "within" leaves as it is.
+        """,
+        default="within",
+        check=number(besides=("within",)),
     )
     numeric: Any = parameter(
         """

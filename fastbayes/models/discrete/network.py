@@ -360,6 +360,7 @@ def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
         forbidden=[tuple(edge) for edge in model.forbidden or ()],
         sample_weight=weight,
         domains=domains,
+        categorical=[*nodes, target],  # codes
         missing="category" if model.missing == "category" else "complete",
         threads=model.threads,
         memory_limit=model.memory_limit,

@@ -20,6 +20,7 @@ from fastbayes.core.domains import cast_domain, common_type, declared, domain, s
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, Selection, chosen
 from fastbayes.core.schema import Schema, labels
+from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.folds import Folds
 from fastbayes.data.memory import to_array
@@ -169,7 +170,7 @@ class TableRows(Model):
         flat, tally = self._scan(source, score, math.prod(shape))
         parts = flat.reshape(-1, *shape)
         shares = parts[:, 1] if self._averages else None
-        return parts[:, 0], self._unseen(tally), shares, in_memory(source)
+        return parts[:, 0], self._unseen(tally), shares, with_parts(in_memory(source), self.schema_)
 
     def _scan(
         self,
@@ -295,6 +296,8 @@ class Scans:
     first: bool  # not a later batch
     progress: engine.Progress | None = None
     besides: int = 0  # bytes within the memory limit that are held already
+    n_rows: int | None = None  # about how many there are, where they have been counted
+    last: bool = False  # no later batch will be learned by the model
 
     def count(
         self,

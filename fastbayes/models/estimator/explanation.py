@@ -38,7 +38,8 @@ class Explanation:
         share of each super-parent in the probability of a row and class. Shares sum to 1; a row
         that naive Bayes answers, and an impossible class, has none.
     rows
-        The rows that are explained: a table, or (n_rows, n_features) numbers of a model of arrays.
+        The rows that are explained: a table, parts of dates in it, or (n_rows, n_features) numbers
+        of a model of arrays.
     remainder
         (n_rows, n_classes) nats of a blend, None of other models: what its members say together
         beyond contributions and prior, with which it adds up to the log joint.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr, aligned, cell
 from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.information import class_information
@@ -248,7 +249,7 @@ def _of_rows(
                 if reduced is model:
                     less[j] += _loss(terms.log_posterior(j), truth)
                 elif reduced is not None:
-                    few = rows.select(reduced.schema_.names)
+                    few = _read_by(reduced.schema_, rows)
                     less[j] += _loss(reduced.predict_log_proba(few)[known], truth)
             labelled += len(known)
         n += len(contributions)
@@ -344,7 +345,7 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
     for segment in source.segments(BLOCK_ROWS):
         for block in segment.batches():
             table = pa.Table.from_batches([block])
-            features = table.select([n for n in table.column_names if n in schema.names])
+            features = _read_by(schema, table)
             for low in range(0, len(table), step):
                 codes = None
                 if target is not None:
@@ -352,6 +353,12 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
                     codes = _codes(model, values, done + low)
                 yield features.slice(low, step), codes
             done += len(table)
+
+
+def _read_by(schema: Schema, table: pa.Table) -> pa.Table:
+    """Return the columns that features are made of, those that are there."""
+    wanted = schema.read_from(table.column_names)
+    return table.select([name for name in wanted if name in table.column_names])
 
 
 def _codes(model: Any, values: list[Any], first: int) -> NDArray[np.int64]:

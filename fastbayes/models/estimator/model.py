@@ -532,6 +532,24 @@ class Model(Prediction):
 
         save(self, path, force=force)
 
+    def digest(self) -> str:
+        """Return what tells the fitted model from others: files of predictions hold it.
+
+        Returns
+        -------
+        str
+            The SHA-256, in hexadecimal, of the parameters and statistics that `save` writes. It is
+            the same once the model was saved and loaded.
+
+        Raises
+        ------
+        SchemaError
+            When a parameter cannot be written to a file.
+        """
+        from fastbayes.models.estimator.store import digest
+
+        return digest(self)
+
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds.
 

@@ -428,6 +428,11 @@ def _golden_section(score_of: Callable[[float], float], tol: float) -> Steps[flo
     return ""
 
 
+# The least variance of a class, as a share of the variance within all classes: a deviation of a
+# fifth. Columns of real tables hardly fall below it but where a class has one value.
+LEAST_WITHIN = 0.04
+
+
 class Spread(NamedTuple):
     """Gaussian parameters with what was done to get them."""
 
@@ -447,13 +452,14 @@ def spread_of(
     names: Sequence[str],
     ddof: int,
     variance: str,
-    var_floor: float,
+    var_floor: float | str,
 ) -> Spread:
     """Return the normal densities of moments, each (..., n_numeric, n_classes).
 
     A scatter is divided by n - ddof. A variance is "per_class", "shared" (over classes) or "single"
-    (over classes and features), and at least var_floor times that of all classes together. What is
-    pooled is pooled over the last two axes: those before hold moments of other data.
+    (over classes and features), and at least var_floor times that of all classes together; by
+    "within" those per class are at least LEAST_WITHIN times that within the classes. What is pooled
+    is pooled over the last two axes: those before hold moments of other data.
     """
     total = n.sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -478,7 +484,13 @@ def spread_of(
             "rescale it"
         )
     constant = within == 0
-    floor = var_floor * overall[..., None]
+    if isinstance(var_floor, str):
+        # What is pooled is no less than what it is pooled from.
+        share = LEAST_WITHIN if variance == "per_class" else 0.0
+        floor = np.divide(share * within, total, out=np.zeros_like(within), where=total > 0)
+    else:
+        floor = var_floor * overall
+    floor = floor[..., None]
     floored = (used < floor) & ~constant[..., None]
     used = np.where(floored, floor, used)
     # A class without a known value is described by the pooled moments.

@@ -60,6 +60,12 @@ def _described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"params": jsonable(_filed(model)), "state": header}, arrays
 
 
+def digest(model: Any) -> str:
+    """Return the SHA-256 of what the file of a fitted model holds, whatever version writes it."""
+    header, arrays = _described(model)
+    return files.digest({"class": type(model).__name__, **header}, arrays)
+
+
 def packed(model: Any) -> tuple[type, bytes]:
     """Return the class of a fitted model and what its file would hold, for `unpacked`.
 

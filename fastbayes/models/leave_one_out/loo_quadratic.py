@@ -37,6 +37,9 @@ from fastbayes.statistics.class_moments import two_sum
 
 # Numbers of matrices of densities of their own that are made at a time.
 CHUNK = 1 << 20
+# Of a class that takes rows of all others every row makes a density: of so many, times the cube of
+# the columns, at most.
+MOST_WORK = 1e10
 # Less than this share of a scatter or a determinant has too few digits.
 LEAST_SHARE = 1e-6
 
@@ -52,7 +55,8 @@ class LooQuadratic(LooScorer):
     Raises
     ------
     SchemaError
-        When a covariance was singular.
+        When a covariance was singular, and was not merged with that of all classes, or too many
+        rows would each make another one.
 
     Notes
     -----
@@ -64,7 +68,9 @@ class LooQuadratic(LooScorer):
     """
 
     def __init__(self, model: Any) -> None:
-        if model.singular_:
+        pooled = model.singular == "pool" and model.covariance == "full"
+        work = model.statistics_.n_rows * len(model.singular_) * len(model.schema_.numeric) ** 3
+        if model.singular_ and not (pooled and model.prior is None and work <= MOST_WORK):
             label = model.singular_[0]
             raise SchemaError(
                 f"the covariance of class {label!r} is singular: what was done about that changes "
@@ -112,7 +118,8 @@ class LooQuadratic(LooScorer):
         regular = (~found.floored & above).all(axis=1)
         n, shape = self.sums.n, self.sums.n.shape
         if not self.options.tied:
-            regular &= n > self.options.ddof
+            # A covariance that was merged with that of all changes with every row.
+            regular &= (n > self.options.ddof) & ~found.singular
         low = least_eigenvalue(found.correlation)
         return np.broadcast_to(regular, shape), bound, np.broadcast_to(low, shape)
 

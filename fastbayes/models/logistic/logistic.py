@@ -563,7 +563,8 @@ class LogisticRegression(Classifier):
         stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
         if scans.first:
             check_learnable(stats, scans.source.description)
-        self._found = self._solved(scans, stats, sum(counted))
+        n_rows = sum(counted) if scans.n_rows is None else scans.n_rows
+        self._found = self._solved(scans, stats, n_rows)
         return stats
 
     def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
@@ -614,7 +615,8 @@ class LogisticRegression(Classifier):
             base = prior_start(whole, layout, weight)
         else:
             theta = np.zeros((layout.n_rows, layout.n_outputs))
-        found, after, separable = solve(self, reading, n_rows, whole, theta, memory, base)
+        given = reading, n_rows, whole, theta, memory, base
+        found, after, separable = solve(self, *given, remember=not scans.last)
         cautions(self, found, separable, whole)
         coefficients = Coefficients.from_theta(found.point, layout)
         information, references = (

@@ -346,14 +346,30 @@ def drawn_back(objective: Penalised, theta: Floats, base: Floats) -> Floats:
     return theta
 
 
-def _mean(part: Floats, axis: int) -> Floats:
-    return np.asarray(part.mean(axis=axis, keepdims=True))
+def _mean(part: Floats) -> Floats:
+    """Return the mean of each row, (n, 1)."""
+    return np.asarray(part.mean(axis=1, keepdims=True))
 
 
-def _median(part: Floats, axis: int) -> Floats:
-    """Return the lower median: one of the numbers, which then is 0."""
-    middle = (part.shape[axis] - 1) // 2
-    return np.take(np.partition(part, middle, axis=axis), [middle], axis=axis)
+def _median(part: Floats) -> Floats:
+    """Return the lower median of each row, (n, 1): one of the numbers, which then is 0."""
+    middle = (part.shape[1] - 1) // 2
+    return np.take(np.partition(part, middle, axis=1), [middle], axis=1)
+
+
+def _means(part: Floats, sizes: NDArray[np.int64]) -> Floats:
+    """Return the mean of each run of so many rows, (n_runs, M)."""
+    return np.asarray(np.add.reduceat(part, np.cumsum(sizes) - sizes) / sizes[:, None])
+
+
+def _medians(part: Floats, sizes: NDArray[np.int64]) -> Floats:
+    """Return the lower median of each run of so many rows, (n_runs, M)."""
+    run, middle = (
+        np.repeat(np.arange(len(sizes)), sizes),
+        np.cumsum(sizes) - sizes + (sizes - 1) // 2,
+    )
+    ascending = [column[np.lexsort((column, run))] for column in part.T]
+    return np.stack(ascending, axis=1)[middle]
 
 
 def centred(stats: Statistics, layout: Layout, power: int) -> Projection:
@@ -365,7 +381,8 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Projection:
 
     power   2 of squares, 1 of absolute values.
     """
-    values, middle = stats.values, _mean if power == 2 else _median
+    values = stats.values
+    middle, of_columns = (_mean, _means) if power == 2 else (_median, _medians)
     shifted = []
     for j, (at, size) in enumerate(zip(layout.rows.values, layout.sizes, strict=True)):
         here = values.counts[values.offsets[j] : values.offsets[j] + size]
@@ -373,17 +390,19 @@ def centred(stats: Statistics, layout: Layout, power: int) -> Projection:
         # A missing value has no row, unless it is a value.
         if len(seen) and here.sum() >= values.class_counts.sum() * (1 - 1e-12):
             shifted.append(at + seen)
+    rows = np.concatenate(shifted) if shifted else np.zeros(0, np.int64)
+    sizes = np.array([len(some) for some in shifted], np.int64)
 
     def project(theta: Floats) -> Floats:
         theta = theta.copy()
         if layout.n_outputs > 1:
-            theta[1:] -= middle(theta[1:], 1)
-        for rows in shifted:
-            shared = middle(theta[rows], 0)
-            theta[rows] -= shared
-            theta[0] += shared[0]
+            theta[1:] -= middle(theta[1:])
+        if len(sizes):
+            shared = of_columns(theta[rows], sizes)
+            theta[rows] -= np.repeat(shared, sizes, axis=0)
+            theta[0] += shared.sum(axis=0)
         if layout.n_outputs > 1:
-            theta[1:] -= middle(theta[1:], 1)
+            theta[1:] -= middle(theta[1:])
             theta[0] -= theta[0].mean()
         return theta
 
@@ -418,7 +437,9 @@ def solve(
     theta: Floats,
     memory: Memory | None,
     base: Floats | None = None,
-) -> tuple[Found[Floats], Memory, bool]:
+    *,
+    remember: bool = True,
+) -> tuple[Found[Floats], Memory | None, bool]:
     """Return where a fit ended, the rows as a quadratic, and whether classes were separable.
 
     Separable: all rows, or some of them, can be told apart without error.
@@ -427,6 +448,7 @@ def solve(
     stats    Counts of these and of all earlier rows.
     theta    (P, M) where to begin.
     base     To which the beginning may be drawn back; None where it stays as it is.
+    remember Whether rows may follow these, for which they are remembered.
     """
     layout = reading.layout
     steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
@@ -464,10 +486,10 @@ def solve(
     if separable:
         found = replace(found, converged=False)
     found = replace(found, point=theta, trace=np.concatenate([trace, found.trace]))
-    after = remembered(samples[-1] if samples else rows, theta, memory)
+    after = remembered(samples[-1] if samples else rows, theta, memory) if remember else None
     if model.solver != "newton-cg":
         # These ended before the coefficients were centred, which lowers the penalty.
-        found = replace(found, loss=after.loss + float((squared * theta * theta).sum()) / 2)
+        found = replace(found, loss=whole.value_gradient(theta)[0])
     return found, after, separable
 
 

@@ -16,6 +16,8 @@ from fastbayes.statistics.class_moments import two_sum
 
 # A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
 TOLERANCE = 1e-9
+# Rows that a singular covariance takes from that within all classes.
+POOLED_ROWS = 10.0
 # Triangular matrices up to so large are inverted row by row.
 FEW_COLUMNS = 48
 # Numbers in the matrices that are inverted at a time.
@@ -43,7 +45,7 @@ class CovarianceRule(NamedTuple):
     tied       whether the classes share one covariance
     ddof       0 or 1
     shrinkage  None, a share, or "auto"
-    singular   "shrink", "diagonal" or "error"
+    singular   "pool", "shrink", "diagonal" or "error"
     var_floor  least variance of a feature, as a share of its overall variance
     names      of the features
     labels     of the classes
@@ -127,8 +129,14 @@ def normals(
         left = np.where(own, n - rule.ddof, 1.0)[..., None, None]
         used = np.where(own[..., None, None], sums.scatter / left, pooled)
         rows = np.where(own, n, total[..., None])
-    here = kept[..., None, :]
-    variance, floor = diagonal(used), rule.var_floor * overall[..., None, :]
+    here, floor = kept[..., None, :], rule.var_floor * overall[..., None, :]
+    drawn = np.zeros(rows.shape, np.bool_)
+    if rule.singular == "pool" and not rule.tied:
+        drawn = own & without_inverse(used, here, floor, correlated=rule.shrinkage is None)
+        rows = np.where(drawn, n + POOLED_ROWS, rows)
+        merged = (sums.scatter + POOLED_ROWS * pooled) / (n + POOLED_ROWS)[..., None, None]
+        used = np.where(drawn[..., None, None], merged, used)
+    variance = diagonal(used)
     floored = (variance < floor) & here
     variance = np.where(here, np.where(floored, floor, variance), 1.0)
     if (flat := ~(variance > 0)).any():
@@ -146,10 +154,28 @@ def normals(
         share = oas(correlation, rows, p) if auto else share + float(rule.shrinkage)
         correlation = shrunk(correlation, share)
     correlation, share, singular = regular(correlation, share, rows, p, rule)
+    singular = singular | drawn
     some = n[..., None] > 0
     mean = np.where(some, sums.mean, centre.mean[..., None, :])
     rest = np.where(some, sums.rest, centre.rest[..., None, :])
     return Normals(mean, rest, deviation, correlation, kept, None, share, singular, floored)
+
+
+def without_inverse(
+    covariance: Floats, kept: NDArray[np.bool_], floor: Floats, *, correlated: bool
+) -> NDArray[np.bool_]:
+    """Return which covariances have a variance below a floor or, if asked, are singular, (..., g).
+
+    covariance  (..., g, p, p)
+    kept        (..., 1, p)
+    floor       (..., 1, p)
+    """
+    low = np.asarray(((diagonal(covariance) < floor) & kept).any(axis=-1))
+    correlation = standardised(covariance, kept)[1]
+    if not correlated or surely_regular(correlation, TOLERANCE):
+        return low
+    values = np.linalg.eigvalsh(correlation)
+    return np.asarray(low | (values[..., 0] < TOLERANCE * values[..., -1]))
 
 
 def centre_of(sums: MomentSums) -> Centre:
@@ -274,10 +300,10 @@ def regular(
         raise DataError(
             f"the covariance of {named(group, rule)} is singular: it has "
             f"{n.reshape(-1, n.shape[-1])[0, group]:,.10g} rows, or columns that depend on each "
-            "other; use singular='shrink' or 'diagonal', prior='niw', or leave columns out"
+            "other; use singular='shrink', 'pool' or 'diagonal', prior='niw', or leave columns out"
         )
     more = np.ones_like(share)
-    if rule.singular == "shrink":
+    if rule.singular != "diagonal":
         # Twice the tolerance, so that rounding does not bring it back.
         lack = 2 * tolerance * high - low
         more = np.maximum(oas(correlation, n, p), lack / (lack + 1 - 2 * tolerance))

@@ -24,6 +24,7 @@ from fastbayes.models.estimator.smoothing import Spread, log_prior, spread_of
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.numeric.conjugate import check_prior, expected, predictive, prior_of
 from fastbayes.models.numeric.covariance import (
+    POOLED_ROWS,
     ClassDensities,
     CovarianceRule,
     MomentSums,
@@ -71,12 +72,15 @@ def what_was_done(model: Any, floored: NDArray[np.bool_], unknown: Sequence[Any]
         at = [classes.index(label) for label in model.singular_]
         shares = sorted({f"{share:.3g}" for share in model.shrinkage_[at].tolist()}, key=float)
         how = "its correlations were dropped"
-        if model.singular == "shrink" or model.prior is not None:
+        if model.singular != "diagonal" or model.prior is not None:
             most = f" to {shares[-1]}" if len(shares) > 1 else ""
             how = f"it was shrunk towards its diagonal by {shares[0]}{most}"
+        if model.singular == "pool" and not tied and model.prior is None:
+            pooled = f"it was merged with {POOLED_ROWS:g} rows of that within all classes"
+            how = pooled if shares == ["0"] else f"{pooled}, and {how}"
         yield (
-            f"the covariance of {whose} is singular, for it has too few rows or columns that "
-            f"depend on each other: {how}"
+            f"the covariance of {whose} is singular, for it has too few rows, a column of one "
+            f"value or columns that depend on each other: {how}"
         )
     if model.variance_floored_:
         columns = listed("column", model.variance_floored_)
@@ -273,11 +277,13 @@ class GaussianBayes(Discriminant, Classifier):
     )
     singular: str = parameter(
         """
-        What is done where a covariance has no inverse: "shrink" shrinks it as "auto" would,
-        "diagonal" drops its correlations, "error" raises DataError.
+        What is done where a covariance has no inverse: "pool" merges that of a class, or of a class
+        in which a column has one value, with 10 rows of the one within all classes, and does as
+        "shrink" where that does not help; "shrink" shrinks it as "auto" would, "diagonal" drops its
+        correlations, "error" raises DataError.
         """,
-        default="shrink",
-        choices=("shrink", "diagonal", "error"),
+        default="pool",
+        choices=("pool", "shrink", "diagonal", "error"),
     )
     prior: str | Mapping[str, Any] | None = parameter(
         """

@@ -18,6 +18,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import ROUNDING, without
 from fastbayes.models.estimator.sampling import value_codes
+from fastbayes.models.estimator.smoothing import LEAST_WITHIN
 from fastbayes.models.numeric.curves import Bumps, Curve, LogSums, curve_of, flat, tabulated
 from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
 from fastbayes.scan.density_spec import DensitySpec
@@ -350,8 +351,9 @@ class KernelDensity:
     spare      Bandwidth of all classes together, for a class without a known value.
 
     The bandwidth is Silverman's rule of thumb within the class; that of a class of one row at
-    most comes from the variance within the classes together. No deviation is taken for less than
-    sqrt(var_floor) of that of all rows.
+    most comes from the variance within the classes together. None is less than sqrt(var_floor) of
+    the deviation of all rows; by "within" no variance is taken for less than LEAST_WITHIN times
+    that within the classes, or that of all rows where there is none within any.
     """
 
     values: ColumnValues
@@ -360,12 +362,11 @@ class KernelDensity:
     spare: float
 
     @classmethod
-    def of(cls, values: ColumnValues, var_floor: float) -> KernelDensity:
+    def of(cls, values: ColumnValues, var_floor: float | str) -> KernelDensity:
         """Return the density of a column.
 
         Raises DataError when a bandwidth is 0.
         """
-        floor = math.sqrt(var_floor * values.overall)
         own = np.zeros(len(values.points))
         for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
             if values.known[c] > 1:
@@ -374,6 +375,12 @@ class KernelDensity:
                 own[c] = 0.9 * math.sqrt(values.within)
         pooled = silverman(*values.pooled, values.overall) if len(values.pooled[0]) else 0.0
         own = np.where(values.known > 0, own, pooled)
+        if isinstance(var_floor, str):
+            # What is constant within every class varies between them.
+            deviation = math.sqrt(LEAST_WITHIN * (values.within or values.overall))
+            floor = 0.9 * deviation * np.maximum(values.known, 1.0) ** -0.2
+        else:
+            floor = np.full(len(own), math.sqrt(var_floor * values.overall))
         floored = (own < floor) & (values.known > 0)
         bandwidth = np.maximum(own, floor)
         if not _flat(values) and not (bandwidth > 0).all():
@@ -381,7 +388,7 @@ class KernelDensity:
                 f"column {values.name!r} has bandwidth 0 in a class and var_floor={var_floor}; "
                 "raise var_floor or leave the column out"
             )
-        return cls(values, bandwidth, floored, max(pooled, floor))
+        return cls(values, bandwidth, floored, max(pooled, float(floor.min())))
 
     def _bumps(self, label: int) -> Bumps:
         """Return the kernels of a class in the scale of the column."""
@@ -536,7 +543,7 @@ def densities(
     alpha: float,
     ddof: int,
     variance: str,
-    var_floor: float,
+    var_floor: float | str,
 ) -> ColumnDensities:
     """Return the densities that a model is to have.
 

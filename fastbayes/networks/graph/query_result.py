@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Floats
+from fastbayes.networks.graph.node_states import NodeStates
 
 # Rows of an answer that are printed.
 SHOWN = 20
@@ -71,7 +71,8 @@ class QueryResult:
         Parameters
         ----------
         states
-            {target: state}; the targets that are not named are summed out.
+            {target: state}, or a number for the bin that it falls into; the targets that are not
+            named are summed out.
 
         Returns
         -------
@@ -88,13 +89,7 @@ class QueryResult:
             if name not in self.targets:
                 raise ValueError(f"{name!r} is not among the targets {list(self.targets)}")
             axis = self.targets.index(name)
-            if state not in self.states[axis]:
-                known = list(self.states[axis])
-                raise ValueError(
-                    f"node {name!r}: {state!r} is not one of its states {known}"
-                    f"{did_you_mean(state, known)}"
-                )
-            at[axis] = self.states[axis].index(state)
+            at[axis] = NodeStates(name, self.states[axis]).code(state)
         return float(self.probabilities[tuple(at)].sum())
 
     @property

@@ -5,17 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import MemoryLimitError, not_fitted
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
 from fastbayes.networks.graph.dag import DAG
+from fastbayes.networks.graph.node_states import NodeStates
 from fastbayes.networks.graph.query_result import as_column, free_name
 from fastbayes.statistics.bundle import Statistics
 
@@ -26,9 +27,8 @@ ROUNDING = 1e-9
 class NetworkTables(DAG):
     """Discrete variables, what each depends on, and how probable its states are then."""
 
-    # States that were given, not observed; cut points of columns whose bins are states.
+    # States that were given, not observed.
     _declared: dict[str, tuple[Any, ...]]
-    _cuts: Mapping[str, Floats] = MappingProxyType({})
     # What the tables were learned from, and how expectation maximisation went.
     statistics_: Statistics
     converged_: bool
@@ -58,23 +58,35 @@ class NetworkTables(DAG):
         """Return a network of which only the graph is known."""
         network = cls.__new__(cls)
         network._link({node: tuple(above) for node, above in parents.items()})
-        network.states, network.tables, network._codes = {}, {}, {}
+        network.states, network.tables, network._states = {}, {}, {}
         network._declared = {}
         return network
 
     def _fill(self, states: Mapping[str, Sequence[Any]], tables: Mapping[str, ArrayLike]) -> None:
         """Set states and tables; nothing is set where they do not fit."""
         known = {node: tuple(states[node]) for node in self.nodes}
-        codes: dict[str, dict[Any, int]] = {}
+        by_node = {node: NodeStates(node, values) for node, values in known.items()}
         for node, values in known.items():
-            codes[node] = {value: code for code, value in enumerate(values)}
-            if not values or len(codes[node]) < len(values):
+            if not values or len(by_node[node].codes) < len(values):
                 raise ValueError(f"node {node!r}: its states {list(values)} are not distinct")
         filled = {node: self._checked(node, known, tables) for node in self.nodes}
         self.states: dict[str, tuple[Any, ...]] = known
         # A SparseTable where a family has too many configurations to keep a row for each.
         self.tables: dict[str, Any] = filled
-        self._codes = codes
+        self._states = by_node
+
+    @property
+    def _cuts(self) -> dict[str, Floats]:
+        """Cut points of the nodes whose states are bins of numbers."""
+        return {n: states.cuts for n, states in self._states.items() if states.cuts is not None}
+
+    @property
+    def _parts(self) -> dict[str, DatePart]:
+        """What nodes are of columns of dates, as they were learned."""
+        if not hasattr(self, "statistics_"):
+            return {}
+        features = self.statistics_.schema.features
+        return {f.name: f.part for f in features if f.part is not None}
 
     def _checked(
         self, node: str, states: Mapping[str, Sequence[Any]], tables: Mapping[str, Any]
@@ -299,15 +311,7 @@ class NetworkTables(DAG):
         given = states[node]
         one = given is None or isinstance(given, (str, bytes)) or not np.iterable(given)
         values = [given] if one else np.asarray(given, dtype=object).tolist()
-        return np.array([self._code(node, value) for value in values], np.int64)
-
-    def _code(self, node: str, value: Any) -> int:
-        if value not in self._codes[node]:
-            raise ValueError(
-                f"node {node!r}: {value!r} is not one of its states {list(self.states[node])}"
-                f"{did_you_mean(value, self.states[node])}"
-            )
-        return self._codes[node][value]
+        return np.array([self._states[node].code(value) for value in values], np.int64)
 
     def _evidence(self, evidence: Mapping[str, Any] | None) -> dict[int, int]:
         self._check_fitted()
@@ -316,7 +320,7 @@ class NetworkTables(DAG):
         given = dict(evidence or {})
         self._named(given)
         place = {node: i for i, node in enumerate(self.nodes)}
-        return {place[node]: self._code(node, value) for node, value in given.items()}
+        return {place[node]: self._states[node].code(value) for node, value in given.items()}
 
 
 def _same(table: Table, other: Table) -> bool:

@@ -5,24 +5,29 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.date_parts import PARTS, DatePart, holds
+from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
-from fastbayes.core.picks import Picks, several
+from fastbayes.core.picks import Chooser, Picks, several, unknown_column
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Segment
+from fastbayes.data.memory import Joined, is_name
+from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
+from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.counting import Opened, declared, opened_to_learn
+from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.engine import Progress
@@ -50,6 +55,48 @@ class Wide(NamedTuple):
     counts: Any
 
 
+@dataclass(frozen=True)
+class NodeColumns(Chooser):
+    """The columns of some nodes: a node "when.hour" may be the hour of a column "when".
+
+    Parameters
+    ----------
+    nodes
+        Names of the nodes.
+    also
+        Further columns that are read.
+    """
+
+    nodes: tuple[str, ...]
+    also: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the columns to read out of those that there are.
+
+        Raises
+        ------
+        SchemaError
+            When a node has none; the message names it and close ones.
+        """
+        dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
+        if unknown := [n for n in self.nodes if n not in names and n not in dated]:
+            raise SchemaError(unknown_column(unknown[0], names, where))
+        return [*dict.fromkeys([*(dated.get(n, n) for n in self.nodes), *self.also])]
+
+    def dated(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the parts of columns that are nodes, {column: {node: part}}."""
+        there, found = {*names}, dict[str, dict[str, str]]()
+        for node in self.nodes:
+            column, _, part = str(node).rpartition(".")
+            if node not in there and column in there and any(part in p for p in PARTS.values()):
+                found.setdefault(column, {})[node] = part
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read."""
+        return name in (*self.nodes, *self.also) or bool(self.dated([name]))
+
+
 @dataclass(frozen=True, eq=False)
 class ReadOptions:
     """How data are read: what every method that learns a network has as options.
@@ -59,22 +106,34 @@ class ReadOptions:
     columns, exclude
         The columns that are nodes, None for all; and those that are not.
     categorical
-        Columns whose fractions are categories; whole numbers always are.
+        Columns whose numbers are categories, by names, patterns or indices.
     discretize
-        How other columns of fractions become bins: "quantile", "width", ("quantile", n),
+        How other columns of numbers become bins: "quantile", "width", ("quantile", n),
         ("width", n), or {column: one of these or cut points}; None refuses them.
+    categories
+        Columns whose numbers are categories as well, being known as such; the other options come
+        first.
+    bins
+        {column: cut points} of columns that are known to be cut there; the other options come
+        first. A column of text holds the bins themselves.
     missing
         "category" makes a missing value one of its column's.
+    dates
+        As in `fastbayes.count`, where the columns are not those of given nodes; else {node: what it
+        is of a date}, as far as that is known.
     sample_weight, domains, null_values, filesystem, threads, memory_limit, progress
         As in `fastbayes.count`.
     """
 
-    columns: Picks = None
+    columns: Picks | NodeColumns = None
     exclude: Picks = None
+    dates: Mapping[str, Any] | None = None
     sample_weight: Any = None
     domains: Mapping[str, Any] | None = None
     categorical: Picks = None
     discretize: Any = None
+    categories: Sequence[str] = ()
+    bins: Mapping[str, Floats] = field(default_factory=dict)
     missing: str = "complete"
     null_values: Sequence[str] | None = None
     filesystem: Any = None
@@ -111,7 +170,8 @@ class ReadOptions:
         Raises
         ------
         SchemaError
-            When a column is not there, or holds fractions that are not cut; the message names it.
+            When a column is not there, or holds numbers that are neither cut nor categories; the
+            message names it.
         """
         picks = several(self.categorical)
         opened = opened_to_learn(
@@ -129,28 +189,39 @@ class ReadOptions:
         )
         if again and not opened.source.rereadable:
             opened = opened._replace(source=open_source(_table(opened.source)))
-        cuts = self.discretize if isinstance(self.discretize, Mapping) else {}
-        kinds = {field.name: field.type for field in opened.source.schema}
+        kinds = {column.name: column.type for column in opened.source.schema}
         kinds.pop(opened.weight or "", None)
-        whole = [n for n, kind in kinds.items() if pa.types.is_integer(kind) and n not in cuts]
-        learning = partial(opened.learning, categorical=[*whole, *picks])
+        parts = self._date_parts(opened.source, kinds)
+        learning = partial(opened.learning, parts=parts)
+        names = [feature.name for feature, _ in learning().features]
+        given = self.discretize if isinstance(self.discretize, Mapping) else {}
+        if unknown := [n for n in given if n not in names]:
+            raise SchemaError(
+                f"discretize: there is no column {unknown[0]!r}; there are {names}"
+                f"{did_you_mean(unknown[0], names)}"
+            )
+        as_before = [n for n in self.categories if n in names and n not in given]
+        learning = partial(learning, categorical=[*as_before, *picks])
+        texts = [n for n in self.bins if n in kinds and is_text(kinds[n])]
+        if texts:
+            labels = {n: intervals(self.bins[n]) for n in texts}
+            domains = declared(data, opened.source, opened.weight) | labels
+            learning = partial(learning, domains=domains | dict(self.domains or {}))
         encoder = learning()
         numbers = [feature.name for feature, book in encoder.features if book is None]
-        if unknown := [n for n in cuts if n not in kinds]:
+        how: Any = self.discretize
+        if how is None or given:
+            how = {**{n: cuts for n, cuts in self.bins.items() if n in numbers}, **given}
+        if uncut := [n for n in numbers if isinstance(how, Mapping) and n not in how]:
+            more = f" (and {len(uncut) - 1:,} more columns do)" if len(uncut) > 1 else ""
             raise SchemaError(
-                f"discretize: there is no column {unknown[0]!r}; there are {[*kinds]}"
-                f"{did_you_mean(unknown[0], kinds)}"
+                f"column {uncut[0]!r} holds numbers{more}; the nodes of a network are discrete: "
+                "cut it by `discretize` (quantile, width or its cut points), or name it in "
+                "`categorical` if its numbers are categories"
             )
-        for name in numbers:
-            if self.discretize is None or (cuts and name not in cuts):
-                raise SchemaError(
-                    f"column {name!r} holds fractions; the nodes of a network are discrete: cut it "
-                    "with discretize='quantile', 'width' or {column: cut points}, or name it in "
-                    "`categorical`"
-                )
-        if numbers:
+        if numbers or given:
             points = numeric_cuts(
-                *(opened.source, encoder, self.discretize),
+                *(opened.source, encoder, how),
                 threads=self.threads,
                 memory_limit=self.memory_limit,
                 progress=self.progress,
@@ -158,15 +229,36 @@ class ReadOptions:
             learning = partial(learning, cuts=points)
         return opened._replace(learning=learning)
 
+    def _date_parts(
+        self, source: Source | Joined, kinds: Mapping[str, pa.DataType]
+    ) -> dict[str, tuple[DatePart, ...]]:
+        """Return the parts of dates and times that are nodes."""
+        if not isinstance(self.columns, NodeColumns):
+            return date_parts(source, [*kinds], self.dates, threads=self.threads)
+        known, asked = self.dates or {}, {}
+        for column, nodes in self.columns.dated(kinds).items():
+            if holds(kinds[column]) is None and not pa.types.is_null(kinds[column]):
+                raise SchemaError(
+                    f"there is no column {next(iter(nodes))!r}, and column {column!r} is "
+                    f"{kinds[column]}, no date or time: cast it to one, or rename the node"
+                )
+            asked[column] = [known.get(node, part) for node, part in nodes.items()]
+        return date_parts(source, [*asked], asked, threads=self.threads)
+
+    def of_nodes(self, nodes: Iterable[str]) -> Self:
+        """Return these options for the columns of some nodes."""
+        weight = (str(self.sample_weight),) if is_name(self.sample_weight) else ()
+        return replace(self, columns=NodeColumns(tuple(nodes), weight), exclude=None)
+
     def counted(
         self,
         data: Any,
         nodes: Sequence[str],
         families: Iterable[Sequence[str]],
         *,
-        cells: bool = False,
+        cells: Sequence[str] = (),
     ) -> Statistics:
-        """Count families of columns in one scan, and with `cells` the joint values of all of them.
+        """Count families of columns in one scan, and the joint values of the columns in `cells`.
 
         Raises
         ------
@@ -175,14 +267,14 @@ class ReadOptions:
         MemoryLimitError
             When the counts do not fit; the message names the family by its last column.
         """
-        rows = replace(self, columns=list(nodes), exclude=None).opened(data)
+        rows = self.of_nodes(nodes).opened(data)
         encoder = rows.learning()
         names = [feature.name for feature, _ in encoder.features]
         wanted: dict[str, dict[str, Any]] = {"values": {}}
         if together := numbered(families, names):
             wanted["families"] = {"families": together}
         if cells:
-            wanted["cells"] = {"columns": [names.index(n) for n in nodes]}
+            wanted["cells"] = {"columns": sorted(names.index(n) for n in cells)}
         stats = self.scan(rows, wanted, encoder)
         if not stats.n_rows:
             why = "every weight is zero" if stats.weighted else "there are no rows"
@@ -225,12 +317,12 @@ class ReadOptions:
                     wide.append(node)
             if not wide or not all(fits([sizes[n] for n in families[node]]) for node in wide):
                 raise
-            apart = {node: self._wide(data, families[node]) for node in wide}
+            apart = {node: self._wide(data, nodes, families[node]) for node in wide}
             narrow = [family for node, family in families.items() if node not in apart]
             return self.counted(data, nodes, narrow), apart
 
-    def _wide(self, data: Any, family: tuple[str, ...]) -> Wide:
-        stats = self.counted(data, family, [], cells=True)
+    def _wide(self, data: Any, nodes: Sequence[str], family: tuple[str, ...]) -> Wide:
+        stats = self.counted(data, nodes, [], cells=family)
         names = [stats.schema.names[j] for j in stats.cells.columns]
         keys = stats.cells.keys[:, [names.index(n) for n in family]].astype(np.int64)
         if stats.schema.missing == "category":
@@ -321,7 +413,7 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     Raises
     ------
     SchemaError
-        When a column holds fractions and `discretize` does not say how they become bins.
+        When a column holds numbers and `discretize` does not say how they become bins.
     DataError
         When no complete row is left.
     """

@@ -142,7 +142,7 @@ def learned(
     Parameters
     ----------
     source
-        As in `count`. Every column is a category, whole numbers too.
+        As in `count`. Every column is a category, or cut into bins.
     progress
         Called with every `SearchStep`, which holds the current score.
     **options
@@ -155,7 +155,7 @@ def learned(
     ValueError
         When an option cannot be used, or demands contradict each other: the message names them.
     SchemaError
-        When a column is not there, or holds fractions.
+        When a column is not there, or holds numbers that are neither cut nor categories.
     DataError, MemoryLimitError
         As `count` does; when no row is complete.
 

@@ -17,6 +17,9 @@ from fastbayes.kernels.shared.codes import columns_of
 
 # Joint codes are 16 bits wide where their kernels read them.
 MOST_CELLS = 65_536
+# Features of a table that is still added to, half of the axes that numpy knows: those of a single
+# code make no table larger, however many they are.
+MOST_FEATURES = 32
 
 
 class JoinedTable(NamedTuple):
@@ -78,7 +81,9 @@ def _groups(
         features: list[int] = []
         parts: list[int] = []
         total, at = 0.0, seed
-        while not parts or total + cost[at] <= np.log2(most) + 1e-9:
+        while not parts or (
+            len(features) < MOST_FEATURES and total + cost[at] <= np.log2(most) + 1e-9
+        ):
             total += cost[at]
             parts.append(at)
             cost[at] = alone[at] = np.inf

@@ -1,0 +1,1 @@
+"""How accurate the models are, and how honest: `python -m benchmarks.accuracy`."""

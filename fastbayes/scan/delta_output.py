@@ -1,0 +1,151 @@
+"""Predictions as a Delta table: its own library writes the files, and its log says which count."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import queue
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.files import atomic_directory, check_directory, sync, telling_full
+from fastbayes.data.segments import first_line
+
+# Bytes of each partition that the library holds before they become a file; by default up to 100 MB
+# of each, which may be the whole table.
+PARTITION_BYTES = 4 << 20
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is a Delta table in a directory."""
+    return Path(path, "_delta_log").is_dir()
+
+
+def check_table(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Raise DataError unless a Delta table may be made at `path`, or `force` a version of it."""
+    _library()
+    if is_table(path):
+        refuse(
+            not force,
+            f"{os.fspath(path)} is a Delta table: name another directory, or overwrite it with "
+            "force=True, which makes a new version",
+        )
+    else:
+        check_directory(path)
+
+
+def write_table(
+    path: str | os.PathLike[str],
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    partition_by: Sequence[str] = (),
+) -> None:
+    """Write batches as a new Delta table, which appears whole, or as a new version of one.
+
+    The metadata of the schema stand in the log of the version. Where writing a version fails, or is
+    killed, the table is what it was; files that it does not name may lie there (`vacuum`).
+
+    Raises
+    ------
+    DataError
+        When the table cannot be written.
+    """
+    plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+    said = {key.decode(): value.decode() for key, value in schema.metadata.items()}
+    options: dict[str, Any] = {
+        "partition_by": [*partition_by] or None,
+        "commit_properties": _library().CommitProperties(custom_metadata=said),
+    }
+    if partition_by:
+        options["target_file_size"] = PARTITION_BYTES
+    given = (
+        pa.RecordBatch.from_arrays(batch.columns, schema=schema).cast(plain) for batch in batches
+    )
+    with telling_full(path):
+        if is_table(path):
+            _handed_over(path, given, plain, mode="overwrite", schema_mode="overwrite", **options)
+            return
+        with atomic_directory(path) as folder:
+            _handed_over(folder, given, plain, called=path, **options)
+            for file in folder.rglob("*"):
+                if file.is_file():
+                    sync(file)
+
+
+# What ends the batches: all are there, or none comes any more.
+_COMPLETE, _STOPPED = object(), object()
+
+
+def _handed_over(
+    path: str | os.PathLike[str],
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    *,
+    called: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> None:
+    """Make batches in this thread, which signals interrupt, for the library in another one."""
+    waiting: queue.Queue[Any] = queue.Queue(2)
+    failed: list[Exception] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        while (batch := waiting.get()) is not _COMPLETE:
+            if batch is _STOPPED:
+                raise InterruptedError
+            yield batch
+
+    def write() -> None:
+        try:
+            reader = pa.RecordBatchReader.from_batches(schema, rows())
+            _library().write_deltalake(os.fspath(path), reader, **options)
+        except Exception as error:
+            failed.append(error)
+
+    def hand_over(batch: Any) -> None:
+        while thread.is_alive():  # or else it failed
+            with contextlib.suppress(queue.Full):
+                waiting.put(batch, timeout=0.1)
+                return
+
+    thread = threading.Thread(target=write, name="fastbayes-delta", daemon=True)
+    thread.start()
+    try:
+        for batch in batches:
+            hand_over(batch)
+            if not thread.is_alive():
+                break
+        hand_over(_COMPLETE)
+        thread.join()
+    except BaseException:
+        hand_over(_STOPPED)
+        thread.join()
+        raise
+    if failed:
+        name = os.fspath(path if called is None else called)
+        raise DataError(f"{name}: {first_line(failed[0])}") from failed[0]
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("deltalake")
+    except ModuleNotFoundError as error:
+        raise DataError(
+            "format='delta' needs deltalake: pip install 'fastbayes[deltalake]'"
+        ) from error
+
+
+# By the width of unsigned integers, which a table lacks: what holds them.
+_SIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64()}
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column in a table, which knows no dictionaries."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return _SIGNED.get(kind.bit_width, kind) if pa.types.is_unsigned_integer(kind) else kind
