@@ -10,6 +10,7 @@ import pytest
 from commands import answer, fails, parquet, run, tennis
 
 import fastbayes as fb
+from fastbayes.models.registry import candidates
 
 
 @pytest.fixture
@@ -22,22 +23,34 @@ def data(tmp_path: Path) -> Path:
 def test_json__is_what_compare_returns(data: Path) -> None:
     told = answer("compare", data, "--target", "play")
     expected = fb.compare(str(data), "play").to_dict()
-    assert told["validation"] == "leave-one-out"
+    assert told["validation"] == "k-fold"
+    assert {m["scored"] for m in told["models"]} == {"5 folds", None}
     assert told["rows"] == 300
     assert told["classes"] == ["no", "yes"]
     for mine, theirs in zip(told["models"], expected["models"], strict=True):
-        for key in ("model", "winner", "accuracy", "log_loss", "brier", "parameters", "memory"):
+        for key in mine.keys() - {"fit_seconds", "predict_seconds"}:
             assert mine[key] == theirs[key]
-        if mine["model"] == "a2de":
-            assert "k_fold validates any classifier, A2DE too" in mine["reason"]
+        if mine["model"].startswith("gaussian-bayes"):
+            assert "is categorical, and this model takes numbers alone" in mine["reason"]
             continue
         assert mine["fit_seconds"] > 0
-    assert [m["winner"] for m in told["models"]] == [True] + [False] * 9
+        assert mine["gap_error"] >= 0
+    assert [m["winner"] for m in told["models"]] == [True] + [False] * len(candidates())
+
+
+def test_leave_one_out__says_what_all_rows_told(data: Path) -> None:
+    asked = ("compare", data, "--target", "play", "--leave-one-out", "--models", "tan,naive-bayes")
+    told = {m["model"]: m["scored"] for m in answer(*asked)["models"]}
+    assert told["naive-bayes"] == "leave-one-out"
+    assert told["tan"] == "leave-one-out, structure and cut points of all rows"
+    assert run(*asked).stdout.startswith("leave-one-out of 300 rows")
+    every = answer("compare", data, "--target", "play", "--models", "all")
+    assert {m["model"] for m in every["models"]} == {*candidates(), "prior"}
 
 
 def test_text__is_a_table_with_the_winner_marked(data: Path) -> None:
     lines = run("compare", data, "--target", "play").stdout.splitlines()
-    assert lines[0] == "leave-one-out of 300 rows, 2 classes"
+    assert lines[0] == "5 folds of 300 rows, 2 classes"
     assert lines[2].split()[:2] == ["model", "accuracy"]
     assert [line[:2] for line in lines[3:8]] == ["* ", "  ", "  ", "  ", "  "]
     assert lines[-1].startswith("shared by all: cut points ")
@@ -52,8 +65,10 @@ def test_models_and_folds(data: Path) -> None:
         told["models"][0]["log_loss"]
         == fb.compare(str(data), "play", **options).best.figures.log_loss
     )  # type: ignore[arg-type,union-attr]
+    default = answer("compare", data, "--target", "play", "--models", "tan,aode")
+    assert default["models"][0]["log_loss"] == told["models"][0]["log_loss"]
     seeded = answer(
-        *("compare", data, "--target", "play", "--models", "tan,aode", "--folds", "5"),
+        *("compare", data, "--target", "play", "--models", "tan,aode"),
         *("--seed", "7"),
     )
     assert seeded["models"][0]["log_loss"] != told["models"][0]["log_loss"]
@@ -114,7 +129,10 @@ def test_failures__are_one_line(data: Path, tmp_path: Path) -> None:
     assert "no column 'weather'" in said
     said = fails("compare", data, "--target", "play", "--folds", "1", folder=tmp_path)
     assert "use a whole number >= 2" in said
-    said = fails("compare", data, "--target", "play", "--seed", "1", folder=tmp_path, code=2)
-    assert "--seed goes with --folds K" in said
+    for other in (("--leave-one-out",), ("--folds", "part")):
+        asked = ("compare", data, "--target", "play", "--seed", "1", *other)
+        assert "--seed goes with --folds K" in fails(*asked, folder=tmp_path, code=2)
+    asked = ("compare", data, "--target", "play", "--leave-one-out", "--folds", "3")
+    assert "--leave-one-out has no --folds" in fails(*asked, folder=tmp_path, code=2)
     said = fails("compare", data, folder=tmp_path, code=2)
     assert "--target" in said

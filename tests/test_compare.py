@@ -19,8 +19,8 @@ from fastbayes.models.registry import candidates
 from fastbayes.scan import budget
 
 # There only where columns are numeric.
-NUMERIC = {name for name, (_, how) in candidates().items() if how.when == "numeric"}
-NAMES = [*(name for name, (_, how) in candidates().items() if how.when == "always"), *NUMERIC]
+NUMERIC = {name for name, (_, how) in candidates().items() if how.when != "always"}
+NAMES = [*candidates(), "prior"]
 SHARED: dict[str, Any] = {  # fitted from the counts of one scan
     "naive-bayes": fb.NaiveBayes,
     "naive-bayes-bins": fb.NaiveBayes,
@@ -61,11 +61,12 @@ def same_figures(got: Any, expected: Any) -> None:
 @pytest.mark.parametrize("missing", ["marginalize", "category"])
 def test_leave_one_out__is_that_of_each_model(missing: str, weights: Any) -> None:
     table = rows(weights=weights)
-    result = compare(table, missing=missing)
+    result = compare(table, missing=missing, validation="leave_one_out")
     plain = counted(table, missing=missing)
     bins = counted(table, missing=missing, pairs=True)
     assert {entry.name for entry in result.entries} == set(NAMES)
-    assert "takes counts apart: it knows NaiveBayes, SPODE" in result["a2de"].reason
+    for name in ("a2de", "weighted-naive-bayes", "logistic"):
+        assert "takes counts apart: it knows NaiveBayes, SPODE" in result[name].reason
     families = fb.KDB(missing=missing).families(bins)
     assert "classes ['alone'] have no density of their own" in result["joint-gaussian"].reason
     for name, make in {**SHARED, "kdb": fb.KDB, "joint-bayes": fb.JointBayes}.items():
@@ -78,6 +79,8 @@ def test_leave_one_out__is_that_of_each_model(missing: str, weights: Any) -> Non
         alone = fb.leave_one_out(model, stats, table, sample_weight=weight_of(table))
         same_figures(result[name].figures, alone)
         assert result[name].figures.fixed == alone.fixed
+        cut = name not in ("naive-bayes", "prior")
+        assert ("cut points" in result[name].scored) == cut
         fitted = make(missing=missing).fit_statistics(stats)
         entry = result[name]
         assert entry.parameters == fitted.n_parameters_
@@ -94,7 +97,9 @@ def test_gaussian_bayes__takes_part_where_all_columns_are_numbers(folds: Any, we
     table = rows(4, weights=weights)
     table = table.filter(pa.array(np.array(table[TARGET].to_pylist()) != "alone"))
     names = [name for name in (TARGET, WEIGHT) if name in table.column_names]
-    told: dict[str, Any] = {} if folds is None else {"validation": "k_fold", "folds": folds}
+    told: dict[str, Any] = {"validation": "k_fold", "folds": folds}
+    if folds is None:
+        told = {"validation": "leave_one_out"}
     mixed = compare(table, models=["gaussian-bayes", "naive-bayes"], **told)
     assert "column 'x0' is categorical" in mixed["gaussian-bayes"].reason
     table = table.select(["z0", "z1", *names])
@@ -116,7 +121,7 @@ def test_gaussian_bayes__takes_part_where_all_columns_are_numbers(folds: Any, we
     assert sum(seen) == 2 * len(table)
 
 
-@pytest.mark.filterwarnings("ignore:the covariance of class 'alone' is singular")
+@pytest.mark.filterwarnings("ignore:the covariance of class 'alone' is singular")  # of k_fold
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("numeric", [True, False])
 def test_k_fold__is_that_of_each_model(numeric: bool, weights: Any) -> None:
@@ -169,7 +174,7 @@ def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatc
     assert sum(seen) == 2 * len(table)
     scans.clear()
     # One scan more for cut points.
-    compare(table, models=list(SHARED), progress=seen.append)
+    compare(table, models=list(SHARED), validation="leave_one_out", progress=seen.append)
     assert len(scans) == 3
     assert sum(seen) == 5 * len(table)
     scans.clear()
@@ -177,11 +182,14 @@ def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatc
     assert len(scans) == 2
     scans.clear()
     # KDB counts the families of its structure, which the pairs of the first scan told.
-    compare(plain, models=["tan", "kdb"])
+    compare(plain, models=["tan", "kdb"], validation="leave_one_out")
     assert len(scans) == 3
     scans.clear()
     compare(plain, models=["tan", "a2de"], validation="k_fold", folds=4)
-    assert len(scans) == 1 + 1 + 4 + 1
+    assert len(scans) == 3  # A2DE counts triples, by folds, and these add
+    scans.clear()
+    compare(plain, models=["kdb"], validation="k_fold", folds=4)
+    assert len(scans) == 1 + 1 + 4 + 1  # the families of each fold are others
 
 
 def test_order__is_by_log_loss_then_parameters_then_name() -> None:
@@ -202,7 +210,8 @@ def test_order__is_by_log_loss_then_parameters_then_name() -> None:
 
 def test_models__may_be_chosen_and_have_parameters() -> None:
     table = rows()
-    result = compare(table, models=["aode", fb.AODE(min_count=30), fb.NaiveBayes(alpha="loo")])
+    models = ["aode", fb.AODE(min_count=30), fb.NaiveBayes(alpha="loo")]
+    result = compare(table, models=models, validation="leave_one_out")
     assert {e.name for e in result.entries} == {
         "aode",
         "AODE(min_count=30)",
@@ -221,7 +230,7 @@ def test_unusable_models__are_listed_with_the_reason() -> None:
     table = rows()
     category = fb.NaiveBayes(missing="category")
     models = ["naive-bayes", category, fb.A2DE(), fb.KDB(smoothing="hdp"), fb.TAN(alpha=-1)]
-    result = compare(table, models=models)
+    result = compare(table, models=models, validation="leave_one_out")
     assert result.best.name == "naive-bayes"
     assert (
         "missing='marginalize', the model has missing='category'" in result[repr(category)].reason
@@ -237,7 +246,7 @@ def test_unusable_models__are_listed_with_the_reason() -> None:
     assert table_of[1]["log_loss"] is None
     assert table_of[1]["reason"] == result.entries[1].reason
     with pytest.raises(fb.DataError, match=r"no model can be used: A2DE\(\): leave_one_out"):
-        compare(table, models=fb.A2DE())
+        compare(table, models=fb.A2DE(), validation="leave_one_out")
 
 
 @pytest.mark.parametrize("validation", ["leave_one_out", "k_fold"])
@@ -261,7 +270,7 @@ def test_models_that_choose_by_rows__do(model: Any, validation: str) -> None:
     if validation == "k_fold":
         same_figures(result["it"].figures, fb.k_fold(model, table, TARGET, folds=3))
     else:
-        assert result["it"].figures.fixed == ("schema", "structure")
+        assert result["it"].figures.fixed == ("schema", "structure", "cut points")
         again = fb.leave_one_out(alone, alone.statistics_, table, TARGET)
         same_figures(result["it"].figures, again)
 
@@ -272,16 +281,17 @@ def test_memory__leaves_out_what_does_not_fit() -> None:
     table = pa.table(many | {TARGET: rng.choice(["p", "q"], 500)})
     result = compare(table, memory_limit=300_000)
     left = {entry.name for entry in result.entries if not entry.reason}
-    assert left == {"naive-bayes", "joint-bayes"}
+    by_value = {"naive-bayes", "joint-bayes", "weighted-naive-bayes", "logistic", "network"}
+    assert left == by_value | {"prior"}
     for name in ("spode", "tan", "aode"):
         assert "counting pairs needs" in result[name].reason
         assert "memory_limit=300,000" in result[name].reason
     assert "counting families needs" in result["kdb"].reason
     # TAN may keep the counts along its tree only.
-    tree = compare(table, models=["tan", "aode"], memory_limit=1_500_000)
+    tree = compare(table, models=["tan", "aode"], memory_limit=2_500_000)
     assert [entry.name for entry in tree.entries if not entry.reason] == ["tan"]
     whole = counted(table, pairs=True)
-    same_figures(tree["tan"].figures, fb.leave_one_out(fb.TAN(), whole, table))
+    same_figures(tree["tan"].figures, fb.k_fold(fb.TAN(), table, TARGET, folds=5))
     assert tree["tan"].memory < whole.pairs.nbytes
     with pytest.raises(fb.MemoryLimitError):
         compare(table, memory_limit=1000)
@@ -290,6 +300,11 @@ def test_memory__leaves_out_what_does_not_fit() -> None:
     assert not result["naive-bayes"].reason
     for name in ("naive-bayes-bins", "tan"):
         assert "learning the cut points of column 'z0' needs" in result[name].reason
+    # Where the folds do not fit at once, each has a scan of its own, to the same cut points.
+    models = ["naive-bayes", "naive-bayes-bins"]
+    narrow, wide = (compare(numbers, models=models, memory_limit=m) for m in (20_000, None))
+    for entry in wide.entries:
+        same_figures(narrow[entry.name].figures, entry.figures)
 
 
 def test_a_model_that_fails_on_a_row__does_not_end_the_others() -> None:
@@ -301,15 +316,18 @@ def test_a_model_that_fails_on_a_row__does_not_end_the_others() -> None:
 
 
 def test_forms__text_table_and_json() -> None:
-    result = compare(rows(), models=["tan", "aode", fb.A2DE()])
+    result = compare(rows(), models=["tan", "aode", fb.A2DE()], validation="leave_one_out")
     text = str(result).splitlines()
     assert text[0] == "leave-one-out of 300 rows, 3 classes"
-    assert text[2].split()[:4] == ["model", "accuracy", "log-loss", "Brier"]
+    assert text[2].split()[:4] == ["model", "accuracy", "log-loss", "gap"]
     assert text[3].startswith(f"* {result.best.name} ")
     assert text[4].startswith("  ")
     assert text[5].startswith("  A2DE(): ")
-    assert text[7] == "schema fixed; structure fixed: tan"
-    assert text[8].startswith("shared by all: cut points ")
+    assert text[2].endswith("learned from all rows")
+    assert {text[3].split()[-1], text[4].split()[-1]} == {"points"}
+    assert "structure, cut points" in "\n".join(text[3:5])
+    assert result["tan"].scored == "leave-one-out, structure and cut points of all rows"
+    assert text[7].startswith("shared by all: cut points ")
     assert len({len(line) for line in text[2:5]}) == 1
     told = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert told["classes"] == ["alone", "no", "yes"]
@@ -350,11 +368,11 @@ def test_files_and_threads__change_nothing(validation: str, tmp_path: Path) -> N
 
 def test_columns_in_bins_by_hand__truth_values_too() -> None:
     table = rows()
-    result = compare(table, discretize={"z0": [0.0], "flag": [0.5], "z1": ("quantile", 3)})
-    stats = counted(
-        table, pairs=True, discretize={"z0": [0.0], "flag": [0.5], "z1": ("quantile", 3)}
-    )
+    given = {"z0": [0.0], "flag": [0.5], "z1": [-0.4, 1.2]}
+    result = compare(table, discretize=given, validation="leave_one_out")
+    stats = counted(table, pairs=True, discretize=given)
     same_figures(result["tan"].figures, fb.leave_one_out(fb.TAN(), stats, table))
+    assert "counting folds" not in compare(table, discretize=given).seconds  # given, not learned
     chosen = compare(table, columns=["x0", "z1"], categorical=["x0"])
     assert chosen["tan"].model.schema_.names == ("x0", "z1")
 
@@ -367,8 +385,9 @@ def test_errors__name_the_remedy() -> None:
         compare(table, models=["tan", "forest"])
     with pytest.raises(ValueError, match="'tan' stands twice"):
         compare(table, models=["tan", "tan"])
-    with pytest.raises(ValueError, match="neither a name nor a classifier of tables"):
-        compare(table, models=[fb.GaussianNB()])
+    for other in (fb.Blend(["tan"]), fb.GaussianNB, 3):
+        with pytest.raises(ValueError, match="neither a name nor a classifier of tables, nor an"):
+            compare(table, models=[other])
     with pytest.raises(ValueError, match="name one at least"):
         compare(table, models=[])
     with pytest.raises(fb.SchemaError, match="can be read only once"):

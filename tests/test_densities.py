@@ -312,11 +312,11 @@ def test_k_fold__is_fitting_without_the_fold(numeric: str) -> None:
 def test_compare__counts_what_a_density_needs() -> None:
     table = rows_of(20, n=90)
     models = {numeric: fb.NaiveBayes(numeric=numeric) for numeric in [*KINDS, "mdl"]}
-    for folds in ({}, {"folds": 3}):
+    for folds in ({"validation": "leave_one_out"}, {"folds": 3}):
         found = fb.compare(table, "y", models=models, **folds)
         for entry in found.entries:
             model = models[entry.name]
-            if folds:
+            if "folds" in folds:
                 alone = fb.k_fold(model, table, "y", folds=3)
             else:
                 stats = fb.count(table, "y", numeric=model.numeric)

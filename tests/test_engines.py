@@ -659,12 +659,13 @@ def same_values(found: Any, wanted: Any, rtol: float = 1e-12, name: str = "") ->
 NAMES = [*candidates()]
 # A pass adds up sums of numbers, and what is minimised is then off by more than rounding.
 MINIMISED = {"logistic": 1e-6, "weighted-naive-bayes": 1e-4}
+LEFT_OUT: dict[str, Any] = {"validation": "leave_one_out"}
 JUDGED: dict[str, dict[str, Any]] = {
-    "leave-one-out": {},
-    "with weights": {"sample_weight": "heavy", "loss": [[0, 2], [1, 0]]},
+    "leave-one-out": LEFT_OUT,
+    "with weights": LEFT_OUT | {"sample_weight": "heavy", "loss": [[0, 2], [1, 0]]},
     "folds": {"folds": "whole", "discretize": ("width", 3)},
     "folds with cuts of their own": {"folds": "whole"},
-    "all numeric": {"columns": ["number", "whole"]},
+    "all numeric": LEFT_OUT | {"columns": ["number", "whole"]},
 }
 
 
@@ -688,6 +689,7 @@ def test_compare__is_that_of_rows_read_here(folder: Path, how: str) -> None:
         assert found.reason == entry.reason
         if entry.figures is not None:
             same_values(found.figures.to_dict(), entry.figures.to_dict(), rtol)
+            assert found.gap_error == pytest.approx(entry.gap_error, rel=1e3 * rtol, abs=1e-9)
             assert (found.parameters, found.memory) == (entry.parameters, entry.memory)
             judged += 1
     assert judged >= 5
@@ -745,6 +747,16 @@ def test_compare__counts_once_and_scores_once(folder: Path) -> None:
     asked.clear()
     fb.compare(there, "y", models=["naive-bayes"], folds="whole")
     assert asked == ["CountingFolds", "Scoring"]
+    there = Paths(folder, shipped, 3)
+    # Folds by place are not known to workers: without a column of folds rows are left out one by
+    # one, and models without that, and estimators of arrays, say why they do not compete.
+    board = fb.compare(there, "y", models=["tan", "logistic", "prior"])
+    assert board.validation == "leave-one-out"
+    assert "leave_one_out takes counts apart" in board["logistic"].reason
+    with pytest.raises(fb.DataError, match="workers read the rows, and a blend learns from"):
+        board.blend()
+    board = fb.compare(there, "y", models={"tan": "tan", "it": fb.GaussianNB()}, folds="whole")
+    assert "workers read the rows" in board["it"].reason
 
 
 class Failing(LooScorer):

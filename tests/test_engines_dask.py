@@ -129,7 +129,7 @@ def test_frames__models_are_judged_where_the_rows_are() -> None:
     whole = rows()
     frame = dd.from_pandas(whole, npartitions=5)
     models = ["naive-bayes", "tan", "kdb"]
-    for options in ({}, {"folds": "flag"}):
+    for options in ({"validation": "leave_one_out"}, {"folds": "flag"}):
         here = fb.compare(whole, "y", models=models, **options)
         there = fb.compare(frame, "y", models=models, **options)
         for entry in here.entries:

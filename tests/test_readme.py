@@ -29,7 +29,9 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["month"] == names["stats"]
     assert (tmp_path / "predicted" / "part-00000.parquet").exists()
     board = names["board"]
-    assert board["tan"].figures.log_loss == pytest.approx(names["honest"].log_loss)
+    # Of a million rows folds hardly learn less than all rows but one.
+    assert board["tan"].figures.log_loss == pytest.approx(names["honest"].log_loss, rel=0.02)
+    assert names["blend"].log_loss_[1] <= board.best.figures.log_loss * 1.02
     # What the text says of models that see pairs.
     assert board.best.name in ("spode", "tan", "aode")
     # Of logistic regression: the same optimum from wherever, the same model in another form.

@@ -485,14 +485,20 @@ def _figures(result: Any) -> Iterator[str]:
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
-    help="Models: {MODELS}; default: all that the columns allow.",
+    help="Models: {MODELS}, prior; or all; default: all that the columns allow, those that take "
+    "long up to 1,000,000 rows x columns.",
     common=True,
 )
 @click.option(
     "--folds",
     metavar="K|COLUMN",
-    help="Judge by K folds of the rows, or one for each value of a column; default: leave-one-out.",
+    help="Judge by K folds of the rows, or one for each value of a column; default: 5.",
     **COMMON,
+)
+@click.option(
+    "--leave-one-out",
+    is_flag=True,
+    help="Judge each row by the counts without it, in the cut points and structures of all rows.",
 )
 @click.option("--seed", type=int, help="Seed of the order in which K folds take rows; default: 0.")
 @click.option(
@@ -509,6 +515,7 @@ def compare(
     target: str,
     models: list[str] | None,
     folds: str | None,
+    leave_one_out: bool,
     seed: int | None,
     discretize: Any,
     as_json: bool,
@@ -517,19 +524,24 @@ def compare(
     """Judge every model on DATA, each row by what was learned without it.
 
     One scan counts for all models, one more scores them; numeric columns take one for cut points,
-    kdb, a2de and the joint models one each for what else they count.
+    and one more without each fold; kdb, a2de and the joint models scan for what else they count.
     """
+    if leave_one_out and folds is not None:
+        raise click.UsageError("--leave-one-out has no --folds: leave one of the two out.")
+    if leave_one_out:
+        options["validation"] = "leave_one_out"
     if folds is not None:
-        options |= {"validation": "k_fold", "folds": int(folds) if folds.isdecimal() else folds}
+        options["folds"] = int(folds) if folds.isdecimal() else folds
     if seed is not None:
-        if not isinstance(options.get("folds"), int):
+        if leave_one_out or isinstance(options.get("folds"), str):
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     source = files_of(data, options)
     with bar("comparing", source) as progress:
-        result = fb.compare(source, target, models=models, progress=progress, **options)
+        chosen = "all" if models == ["all"] else models
+        result = fb.compare(source, target, models=chosen, progress=progress, **options)
     left = rejected(source)
     show(
         {**result.to_dict(), **left},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
@@ -21,15 +22,16 @@ class Candidate:
     bins
         Whether it sees numeric columns in bins; None for what the model itself does.
     when
-        "always"; "numeric", where some column is numeric; "all_numeric", where every column is; or
-        "named", where `compare` is asked for it: a search takes long, and what goes over the rows
-        again and again is validated by folds alone.
+        "always"; "numeric", where some column is numeric; or "all_numeric", where every column is.
+    most_cells
+        Of a table of more rows x columns it takes part only where `compare` is asked for it.
     """
 
     suffix: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     bins: bool | None = None
-    when: Literal["always", "numeric", "all_numeric", "named"] = "always"
+    when: Literal["always", "numeric", "all_numeric"] = "always"
+    most_cells: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ class ModelEntry:
 
 
 COMPARED = (Candidate(),)
-NAMED = (Candidate(when="named"),)
+# What goes over the rows again and again, searches, or counts triples.
+COSTLY = (Candidate(most_cells=1e6),)
 
 FAMILIES = "discrete.family_model.LooFamilies"
 
@@ -147,7 +150,7 @@ register(
     COMPARED,
     "discrete.aode.LooAverage",
 )
-register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COMPARED)
+register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COSTLY)
 register(
     "JointBayes",
     "fastbayes.models.joint.joint",
@@ -176,10 +179,10 @@ register(
     "WeightedNaiveBayes",
     "fastbayes.models.discrete.weighted_naive_bayes",
     "weighted-naive-bayes",
-    NAMED,
+    COSTLY,
 )
-register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", NAMED)
-register("NetworkClassifier", "fastbayes.models.discrete.network", "network", NAMED, FAMILIES)
+register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", COSTLY)
+register("NetworkClassifier", "fastbayes.models.discrete.network", "network", COSTLY, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
 register("Blend", "fastbayes.evaluation.calibrate.blend", "blend")
 register("CategoricalNB", "fastbayes.models.sklearn.naive_bayes")

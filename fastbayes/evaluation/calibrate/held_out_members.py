@@ -111,7 +111,7 @@ def held_out_members(
     failed = {}
     if members is None:
         known, columns = candidates(), len(contest.opened.learning().features)
-        members = [name for name in MEMBERS if contest.suits(known[name][1], named=True)]
+        members = [name for name in MEMBERS if contest.suits(known[name][1])]
         if columns > MOST_COLUMNS:
             reason = (
                 f"there are {columns:,} columns, and with more than {MOST_COLUMNS} it takes long: "
@@ -119,7 +119,7 @@ def held_out_members(
             )
             failed = {name: reason for name in members if name in OF_FEW}
             members = [name for name in members if name not in OF_FEW]
-    contest.enter(wanted(members, contest, missing))
+    contest.enter(wanted(members, contest, missing, tables=True))
     stats, where = contest.stats, contest.opened.source.description
     if any(fold.n_rows == stats.n_rows for fold in stats.folds):
         raise DataError(f"{where}: one sample is too few to hold any out: pass more rows")

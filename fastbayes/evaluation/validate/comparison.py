@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
-from fastbayes.core.errors import DataError, FastBayesError, MemoryLimitError, SchemaError
+from fastbayes.core.batch import Batch
+from fastbayes.core.errors import (
+    DataError,
+    FastBayesError,
+    FastBayesWarning,
+    MemoryLimitError,
+    SchemaError,
+)
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
-from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.data.segments import check_rereadable
+from fastbayes.evaluation.validate.array_estimators import (
+    ArrayScorer,
+    FeatureMatrix,
+    HeldRows,
+    check_room,
+    fitted,
+    held_rows,
+    is_estimator,
+)
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
+from fastbayes.evaluation.validate.leaderboard import Comparison, Entry, ranked
+from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
@@ -32,226 +51,52 @@ from fastbayes.evaluation.validate.scoring import (
     FoldScans,
     RanksShare,
     Score,
+    cuts_by_folds,
     encoding_of,
     learned_cuts,
+    learns_by_subtraction,
     scores,
 )
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import Candidate, candidates
+from fastbayes.models.registry import Candidate, by_name, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
+from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.fold_statistics import training
-from fastbayes.scan.request import stage
+from fastbayes.scan.request import Counter, stage
 from fastbayes.statistics.bundle import Statistics
-
-# Log-losses closer than this share of themselves are equal.
-SAME = 1e-12
-# What the table tells of a model, and of what it took.
-FIGURES = ("accuracy", "log_loss", "brier", "auc", "expected_loss")
-COSTS = ("fit_seconds", "predict_seconds", "memory", "parameters")
-_HEAD = (
-    *("model", "accuracy", "log-loss", "Brier", "fit s", "predict s", "memory", "parameters"),
-    "rows",
-)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Entry(ShortRepr):
-    """One model of a leaderboard.
-
-    Attributes
-    ----------
-    name
-        Its name.
-    reason
-        Why it could not be used, and then nothing else is known; "" where it could.
-    dropped
-        Why it was left out once a sample of the rows had shown that it cannot win; "" where it was
-        not. Then `figures` are those of the sample, without the AUC, and `model` is None.
-    figures
-        How good it is on rows that it was not fitted with; their `n` says on how many.
-    model
-        The model, fitted to all rows.
-    fit_seconds
-        Seconds from the counts to the model of all rows.
-    predict_seconds
-        Processor seconds, over all threads, that scoring the rows of `figures` took: leave-one-out
-        scores each row twice.
-    memory
-        Bytes of the counts that it is made of.
-    parameters
-        Free parameters.
-    winner
-        Whether it has the lowest log-loss, of equals the fewest parameters.
-    """
-
-    name: str
-    reason: str = ""
-    dropped: str = ""
-    figures: Validation | None = None
-    model: Any = field(default=None, repr=False)
-    fit_seconds: float = math.nan
-    predict_seconds: float = math.nan
-    memory: int = 0
-    parameters: int = 0
-    winner: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry as plain values for JSON, None for what is not known."""
-        f = self.figures
-        figures = {name: getattr(f, name, None) for name in FIGURES}
-        costs = {name: None if f is None else getattr(self, name) for name in COSTS}
-        return {
-            "model": self.name,
-            "winner": self.winner,
-            "rows": None if f is None else f.n,
-            **{n: None if x is None or math.isnan(x) else x for n, x in figures.items()},
-            **costs,
-            "fixed": None if f is None else list(f.fixed),
-            "reason": self.reason or None,
-            "dropped": self.dropped or None,
-        }
-
-    def __str__(self) -> str:
-        f = self.figures
-        if f is None:
-            return f"<Entry {self.name}: {self.reason}>"
-        dropped = self.dropped and f"; {self.dropped}"
-        return f"<Entry {self.name}: accuracy {f.accuracy:.6f}, log-loss {f.log_loss:.6f}{dropped}>"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Comparison(ShortRepr):
-    """A leaderboard of models on the same rows.
-
-    Attributes
-    ----------
-    entries
-        The models, the best first; those that were dropped stand after those that were not, and
-        last those that could not be used.
-    validation
-        "leave-one-out", or "k-fold".
-    rows
-        Rows that took part, or the sum of their weights.
-    classes
-        (n_classes,) labels.
-    seconds
-        Seconds of the scans that all models share, by what was done in them.
-    """
-
-    entries: tuple[Entry, ...]
-    validation: str
-    rows: float
-    classes: NDArray[Any]
-    seconds: dict[str, float]
-
-    @property
-    def best(self) -> Entry:
-        """The winner."""
-        return self.entries[0]
-
-    def __getitem__(self, name: str) -> Entry:
-        """Return the entry of a model, by its name."""
-        return {entry.name: entry for entry in self.entries}[name]
-
-    @property
-    def table(self) -> pa.Table:
-        """The leaderboard as an Arrow table, one row a model, null for what is not known."""
-        rows = [entry.to_dict() for entry in self.entries]
-        types = {
-            "model": pa.string(),
-            "winner": pa.bool_(),
-            **dict.fromkeys(("rows", *FIGURES, *COSTS[:2]), pa.float64()),
-            **dict.fromkeys(COSTS[2:], pa.int64()),
-            "fixed": pa.list_(pa.string()),
-            "reason": pa.string(),
-            "dropped": pa.string(),
-        }
-        return pa.table({n: pa.array([r[n] for r in rows], t) for n, t in types.items()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the leaderboard as plain values for JSON."""
-        return {
-            "validation": self.validation,
-            "rows": self.rows,
-            "classes": self.classes.tolist(),
-            "seconds": self.seconds,
-            "models": [entry.to_dict() for entry in self.entries],
-        }
-
-    def __str__(self) -> str:
-        used = [entry for entry in self.entries if entry.figures is not None]
-        head = f"{self.validation} of {self.rows:,.10g} rows, {len(self.classes):,} classes"
-        rows = [_HEAD, *map(_cells, used)]
-        if not any(entry.dropped for entry in used):
-            rows = [cells[:-1] for cells in rows]
-        lines = [head, "", *aligned(rows, len(used[:1]))]
-        noted = [(e.name, e.dropped or e.reason) for e in self.entries]
-        lines += [f"  {name}: {why}" for name, why in noted if why]
-        shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
-        return "\n".join([*lines, "", *_fixed(used), f"shared by all: {shared}"])
-
-
-def _cells(entry: Entry) -> tuple[str, ...]:
-    f = entry.figures
-    assert f is not None
-    return (
-        entry.name,
-        f"{f.accuracy:.6f}",
-        f"{f.log_loss:.6f}",
-        f"{f.brier:.6f}",
-        f"{entry.fit_seconds:.3g}",
-        f"{entry.predict_seconds:.3g}",
-        size(entry.memory),
-        f"{entry.parameters:,}",
-        f"{f.n:,.10g}",
-    )
-
-
-def _fixed(used: Sequence[Entry]) -> list[str]:
-    """Return lines that say what was learned from all rows, those held out included."""
-    by_what: dict[str, list[str]] = {}
-    for entry in used:
-        assert entry.figures is not None
-        for what in entry.figures.fixed:
-            by_what.setdefault(what, []).append(entry.name)
-    every = [what for what, names in by_what.items() if len(names) == len(used)]
-    given = [f"{what} fixed" for what in every]
-    given += [f"{what} fixed: {', '.join(n)}" for what, n in by_what.items() if what not in every]
-    return ["; ".join(given)] if given else []
-
-
-def ranked(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries by log-loss, equals by parameters and then by name.
-
-    Those that were dropped follow, then those that were not used.
-    """
-    used = sorted((e for e in entries if e.figures is not None and not e.dropped), key=_loss)
-    result: list[Entry] = []
-    while rest := used[len(result) :]:
-        most = _loss(rest[0]) + SAME * max(abs(_loss(rest[0])), SAME)
-        equal = [e for e in rest if _loss(e) <= most]
-        result += sorted(equal, key=lambda e: (e.parameters, e.name))
-    result += sorted((e for e in entries if e.dropped), key=lambda e: (_loss(e), e.name))
-    return result + [e for e in entries if e.figures is None]
-
-
-def _loss(entry: Entry) -> float:
-    assert entry.figures is not None
-    return float(np.nan_to_num(entry.figures.log_loss, nan=np.inf))
-
 
 logger = logging.getLogger("fastbayes")
 
 # Parameters that a column of the leaderboard can hold.
 MOST = (1 << 63) - 1
+# What a model of no columns is called, and what stands for all models.
+PRIOR, ALL = "prior", "all"
+# Folds where nothing else is said.
+FOLDS = 5
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Keep what this thread would warn and note: of all rows it has been said."""
+    here = threading.get_ident()
+
+    def heard(record: logging.LogRecord) -> bool:
+        return record.thread != here or record.levelno > logging.INFO
+
+    logger.addFilter(heard)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FastBayesWarning)
+            yield
+    finally:
+        logger.removeFilter(heard)
 
 
 @dataclass
@@ -285,16 +130,32 @@ class CountedScans(Scans):
 
 @dataclass
 class Runner:
-    """A model on its way through the contest."""
+    """A model on its way through the contest.
+
+    name        what the leaderboard calls it
+    make        gives the model, unfitted
+    bins        whether it sees bins of numeric columns
+    given       the name or the model that it was asked for by
+    most_cells  the largest table, in rows x columns, of which it takes part
+    bare        whether it sees no columns at all
+    of_arrays   whether it is an estimator of arrays
+    counted     counts of all rows that it alone needs, by folds, while it learns from them
+    reason      why it cannot be used
+    """
 
     name: str
     make: Callable[[], Any]
     bins: bool
+    given: Any = None
+    most_cells: float = math.inf
+    bare: bool = False
+    of_arrays: bool = False
+    counted: Statistics | None = None
     reason: str = ""
     model: Any = None
     scorers: list[Any] = field(default_factory=list)
     fit_seconds: float = 0.0
-    memory: int = 0
+    memory: int | None = None
     lost: Entry | None = None
     behind: str = ""
 
@@ -331,13 +192,22 @@ class Runner:
             fit_seconds=self.fit_seconds,
             predict_seconds=seconds,
             memory=self.memory,
-            parameters=min(self.model.n_parameters_, MOST),
+            parameters=None if self.of_arrays else min(self.model.n_parameters_, MOST),
         )
 
 
 def _check_leaves_out(runner: Runner) -> None:
     """Raise SchemaError where a model cannot score rows without themselves."""
+    if runner.of_arrays:
+        raise SchemaError(
+            "leave_one_out takes counts apart, and an estimator of arrays has none: use k_fold"
+        )
     kind_of(runner.make())
+
+
+def without_columns(batch: Batch) -> Batch:
+    """Return rows of which nothing but their class and weight is known."""
+    return replace(batch, codes=(), missing=batch.missing[:0], numeric=())
 
 
 class ComparisonRunner:
@@ -373,21 +243,26 @@ class ComparisonRunner:
         self.numeric, self.categorical = True in kinds, False in kinds
         self.pairs, self.of_numbers, self.n_read = False, list[str](), 0
 
-    def suits(self, candidate: Candidate, *, named: bool = False) -> bool:
-        """Return whether the columns allow a candidate; `named`: one that has to be asked for."""
-        return {
-            "always": True,
-            "numeric": self.numeric,
-            "all_numeric": self.numeric and not self.categorical,
-            "named": named,
-        }[candidate.when]
+    def suits(self, candidate: Candidate) -> bool:
+        """Return whether the columns allow a candidate."""
+        return candidate.when == "always" or (
+            self.numeric and not (candidate.when == "all_numeric" and self.categorical)
+        )
+
+    def not_a_number(self) -> str:
+        """Return why a model of numbers alone does not suit the columns."""
+        features = self.opened.learning().features
+        name = next(feature.name for feature, book in features if book is not None)
+        return f"column {name!r} is categorical, and this model takes numbers alone: exclude such"
 
     # -- counting and fitting ------------------------------------------------------------------
 
-    def enter(self, wanted: Sequence[tuple[str, Callable[[], Any], bool]]) -> None:
+    def enter(self, wanted: Sequence[Runner]) -> None:
         """Count all rows for every model."""
         opened = self.opened
-        self.runners = [Runner(*one) for one in wanted]
+        self.runners = list(wanted)
+        if (n_rows := opened.source.n_rows) is not None:
+            self._check_cost(n_rows)
         if opened.folds is None:
             for runner in self.runners:
                 runner.attempt(_check_leaves_out)
@@ -407,8 +282,9 @@ class ComparisonRunner:
                     runner.reason = runner.reason or str(error) * runner.bins
             if self.numeric:
                 self.seconds["cut points"] = time.perf_counter() - start
-        self.pairs = any(isinstance(runner.make(), OneDependence) for runner in self._standing())
-        needed = {name for r in self._standing() for name in r.make()._statistics}
+        ours = [runner.make() for runner in self._standing() if not runner.of_arrays]
+        self.pairs = any(isinstance(model, OneDependence) for model in ours)
+        needed = {name for model in ours for name in model._statistics}
         self.of_numbers = [name for name in OF_NUMBERS if name in needed]
         start = time.perf_counter()
         stage(self.progress, "counting")
@@ -416,8 +292,20 @@ class ComparisonRunner:
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
         remark(self.stats)
+        if n_rows is None:
+            self._check_cost(self.stats.n_rows)
         self.views = Views(self.stats.schema)
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
+
+    def _check_cost(self, n_rows: float) -> None:
+        """Leave out models that were not asked for by name and would take long."""
+        n_columns = len(self.opened.learning().features)
+        for runner in self._standing():
+            if n_rows * n_columns > runner.most_cells:
+                runner.reason = (
+                    f"takes part unasked up to {runner.most_cells:,.0f} rows x columns, and these "
+                    f"are {n_rows * n_columns:,.10g}: name it, or say models={ALL!r}"
+                )
 
     def _counted(self) -> Statistics:
         try:
@@ -454,10 +342,20 @@ class ComparisonRunner:
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
         stage(self.progress, f"fitting {runner.name}")
-        runner.model = self._trained(runner, self.seen[runner.bins], *rows, self.cuts)
+        counted = self.seen[runner.bins] if runner.counted is None else runner.counted
+        seen = self._seen_by(runner, counted)
+        runner.model = self._trained(runner, seen, *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
         parts = runner.model.statistics_.parts
         runner.memory = sum(parts[name].nbytes for name in runner.model._statistics)
+
+    def _seen_by(self, runner: Runner, counted: Statistics) -> Statistics:
+        """Return counts of all columns, or of none for a model that sees none."""
+        if not runner.bare:
+            return counted
+        parts = {name: counted.parts[name] for name in ("values", "moments")}
+        counted = replace(counted, parts=parts, folds=(), fold_names=())
+        return counted.aligned(replace(counted.schema, features=()))
 
     def _trained(
         self,
@@ -486,6 +384,11 @@ class ComparisonRunner:
         model._set_features(names if self.named else None, n_features)
         return model
 
+    def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> Fitted:
+        """Return a model fitted without a fold, of which nothing is said but how it scores."""
+        with unsaid():
+            return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
+
     def _cut_alike(self, model: Classifier) -> None:
         """Raise SchemaError where a model has columns cut otherwise than all others."""
         if "discretize" not in model.get_params(deep=False):
@@ -499,13 +402,76 @@ class ComparisonRunner:
 
     def _fitted(self, scorers: Callable[[Runner], list[Any]]) -> None:
         """Fit every model and race it: those that take a scan of their own meet all others."""
-        have = self.stats.parts.keys()
-        alone = [r for r in self._standing() if not have >= set(r.make()._statistics)]
-        for runners in ([r for r in self._standing() if r not in alone], *([r] for r in alone)):
+        have, ours = self.stats.parts.keys(), self._ours()
+        alone = [r for r in ours if not have >= set(r.make()._statistics)]
+        for runners in ([r for r in ours if r not in alone], *([r] for r in alone)):
             for runner in runners:
+                if runner in alone:
+                    runner.attempt(self._count_folds)
                 runner.attempt(self._fit)
                 runner.attempt(scorers)
+                runner.counted = None
             self._raced(runners)
+
+    def _count_folds(self, runner: Runner) -> None:
+        """Count what a model alone needs by folds, in one scan, where it learns from counts."""
+        model, folds, learning = runner.make(), self.opened.folds, self.opened.learning
+        if folds is None or not learns_by_subtraction(model, learning()):
+            return
+        stage(self.progress, f"counting for {runner.name}")
+        try:
+            runner.counted = engine.scan(
+                self.opened.source,
+                learning(cuts=self.cuts if runner.bins else None),
+                model._statistics,
+                folds=folds,
+                progress=self.progress,
+                besides=self.held(),
+                **self.options,
+            )
+        except MemoryLimitError as error:
+            logger.info("%s; each fold is left out in scans of its own", error)
+
+    def _fit_estimators(self) -> None:
+        """Fit the estimators of arrays to all rows, and without each fold, from memory."""
+        runners = [runner for runner in self._standing() if runner.of_arrays]
+        if not runners:
+            return
+        source, schema = self.opened.source, self.seen[False].schema
+        columns, held = FeatureMatrix(schema), list[HeldRows]()
+        stage(self.progress, "reading rows for estimators of arrays")
+
+        def read(_: Runner) -> None:
+            if isinstance(source, Counter):
+                raise DataError(
+                    "workers read the rows, and an estimator of arrays learns from rows in memory "
+                    "here: pass the paths themselves"
+                )
+            limit = self.options["memory_limit"]
+            check_room(source.n_rows or self.stats.n_rows, columns.n, limit, self.held())
+            held.append(
+                held_rows(
+                    *(source, self.rows, self.views.batches(bins=False), columns),
+                    weighted=self.opened.weight is not None,
+                    threads=self.options["threads"],
+                    progress=self.progress,
+                )
+            )
+
+        def fit(runner: Runner) -> list[Any]:
+            rows, model, start = held[0], runner.make(), time.perf_counter()
+            stage(self.progress, f"fitting {runner.name}")
+            runner.model = fitted(model, rows, self.classes)
+            runner.fit_seconds = time.perf_counter() - start
+            folds = range(len(self.stats.fold_names))
+            rests = (fitted(model, rows.of(rows.fold != f), self.classes) for f in folds)
+            return [ArrayScorer(rest, columns, self.classes) for rest in rests]
+
+        runners[0].attempt(read)
+        for runner in runners:
+            runner.reason = runners[0].reason if not held else runner.reason
+            runner.attempt(fit)
+        self._raced(runners)
 
     # -- scoring -------------------------------------------------------------------------------
 
@@ -534,25 +500,28 @@ class ComparisonRunner:
     def fit_by_folds(self) -> None:
         """Fit every model to all rows, and without each fold."""
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
-            for runner in self._standing():
+            for runner in self._ours():
                 runner.attempt(self._fit)
             self.rows = encoding_of(self.opened, self._learned_by_folds())
-            self._raced(self._standing())
+            self._raced(self._ours())
         else:
             self.rows = encoding_of(self.opened, [self.stats.schema])
-            ways = {runner.bins for runner in self._standing()}
+            ways = {runner.bins for runner in self._ours()}
             rests = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
             self._fitted(
                 lambda r: [
-                    Fitted(self._trained(r, rest, *scans.of(fold), self.cuts))
-                    for fold, rest in enumerate(rests[r.bins])
+                    self._without(r, rest, *scans.of(fold), self.cuts)
+                    for fold, rest in enumerate(
+                        rests[r.bins] if r.counted is None else training(r.counted)
+                    )
                 ]
             )
+        self._fit_estimators()
 
     def contestant(self, runner: Runner, summary: Callable[[], Any] | None = None) -> Contestant:
         """Return a model as it is scored; `summary` gives what sums its posteriors up."""
-        view = self.views.batches(bins=runner.bins)
+        view = without_columns if runner.bare else self.views.batches(bins=runner.bins)
         return Contestant(self.classes, runner.scorers, view, summary=summary)
 
     def _raced(self, runners: Sequence[Runner]) -> None:
@@ -583,14 +552,9 @@ class ComparisonRunner:
     def _learned_by_folds(self) -> list[Schema]:
         """Fit every model without each fold, bins included; return the schemas of the folds."""
         start = time.perf_counter()
-        scans, folds = FoldScans(self.opened, self.stats), self.opened.folds
-        assert folds is not None
+        scans = FoldScans(self.opened, self.stats)
         stage(self.progress, "cut points of folds")
-        cuts = cuts_without_folds(
-            *(self.opened.source, self.opened.learning(), self.discretize, folds),
-            progress=self.progress,
-            **self.options,
-        )
+        cuts = cuts_by_folds(scans, self.discretize, progress=self.progress, **self.options)
         schemas = []
         for fold in range(len(scans.names)):
             given = *scans.of(fold), cuts[fold]
@@ -599,11 +563,11 @@ class ComparisonRunner:
             rest = self._scan(*given, whole=False)
             views = Views(rest.schema)
             seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
-            for runner in self._standing():
+            for runner in self._ours():
                 runner.attempt(
                     lambda r, seen=seen, given=given: [  # type: ignore[misc]
                         *r.scorers,
-                        Fitted(self._trained(r, seen[r.bins], *given)),
+                        self._without(r, seen[r.bins], *given),
                     ]
                 )
             schemas.append(rest.schema)
@@ -641,6 +605,7 @@ class ComparisonRunner:
             return one[0].entry(self.figures(*one), one[1].seconds)
 
         entries: list[Entry] = []
+        pairs = Pairs()
         start = time.perf_counter()
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
@@ -654,9 +619,11 @@ class ComparisonRunner:
                 **self.options,
                 progress=self.progress,
                 strict=False,
+                paired=True,
                 weighted=weighted,
                 besides=held,
             )
+            pairs.take(runners, found)
             for runner, contestant in zip(runners, contestants, strict=True):
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
@@ -666,12 +633,37 @@ class ComparisonRunner:
                 entries.append(one)
                 done(1)
             del found, scored
+        entries = self._with_gaps(entries, pairs) if entries else entries
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
 
+    def _with_gaps(self, entries: Sequence[Entry], pairs: Pairs) -> list[Entry]:
+        """Return the entries with how far behind the winner they are."""
+        best = ranked(entries)[0]
+        apart = [e.name for e in entries if not pairs.knows(e.name, best.name)]
+        if apart:  # those that were scored in other scans: once more, beside the winner
+            runners = [r for r in self._standing() if r.name in (best.name, *apart)]
+            stage(self.progress, f"scoring {len(runners)} models")
+            found, _ = scores(
+                self.opened.source,
+                self.rows,
+                [self.contestant(runner) for runner in runners],
+                **self.options,
+                progress=self.progress,
+                ranks=False,
+                paired=True,
+                besides=self.held(),
+            )
+            pairs.take(runners, found)
+        return [
+            replace(e, gap=gap, gap_error=pairs.error(e.name, best.name, gap, self.stats.n_rows))
+            for e in entries
+            for gap in (_log_loss(e) - _log_loss(best),)
+        ]
+
     def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
-        models = [runner.model for runner in self._standing() if runner.model is not None]
+        models = [runner.model for runner in self._ours() if runner.model is not None]
         bundles = [self.stats, *(model.statistics_ for model in models)]
         parts = {id(part): part for stats in bundles for part in stats.parts.values()}
         race = 0 if self.race is None else self.race.nbytes
@@ -679,6 +671,10 @@ class ComparisonRunner:
 
     def _standing(self) -> list[Runner]:
         return [runner for runner in self.runners if runner.stands]
+
+    def _ours(self) -> list[Runner]:
+        """Return the models of tables that may win."""
+        return [runner for runner in self._standing() if not runner.of_arrays]
 
     def misled(self) -> bool:
         """Return whether models were dropped for one that then could not score all rows."""
@@ -690,7 +686,9 @@ class ComparisonRunner:
         shown = "; ".join(f"{runner.name}: {runner.reason}" for runner in self.runners)
         return DataError(f"{self.opened.source.description}: no model can be used: {shown}")
 
-    def result(self, how: str, entries: Sequence[Entry]) -> Comparison:
+    def result(
+        self, how: str, entries: Sequence[Entry], blended: Callable[[Sequence[str]], Any]
+    ) -> Comparison:
         """Return the leaderboard."""
         if not entries:
             raise self.none_left()
@@ -702,7 +700,38 @@ class ComparisonRunner:
             self.stats.n_rows,
             self.classes,
             self.seconds,
+            blended,
         )
+
+
+class Pairs:
+    """What is known of the log-losses of models that were scored in the same scan."""
+
+    def __init__(self) -> None:
+        self._squares: dict[tuple[str, str], PairedLosses] = {}
+        self._place: dict[tuple[str, str], int] = {}
+
+    def take(self, runners: Sequence[Runner], found: Sequence[Score]) -> None:
+        """Add the models of a scan."""
+        for runner, score in zip(runners, found, strict=True):
+            assert score.paired is not None
+            for place, other in enumerate(runners):
+                self._squares[runner.name, other.name] = score.paired
+                self._place[runner.name, other.name] = place
+
+    def knows(self, name: str, other: str) -> bool:
+        """Return whether two models were scored in the same scan."""
+        return (name, other) in self._place
+
+    def error(self, name: str, other: str, gap: float, weight: float) -> float:
+        """Return the standard error of the mean difference of two models."""
+        both = name, other
+        return self._squares[both].error(self._place[both], gap, weight)
+
+
+def _log_loss(entry: Entry) -> float:
+    assert entry.figures is not None
+    return entry.figures.log_loss
 
 
 def compare(
@@ -738,17 +767,20 @@ def compare(
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     validation
-        "leave_one_out": each row is scored by the counts without it, in the cut points and
-        structures of all rows; "k_fold": by models of the other folds, which learn these anew.
-        By default "k_fold" where `folds` is given.
+        "k_fold", the default: each row is scored by models of the other folds, which learn all
+        anew, cut points, structures and coefficients too. "leave_one_out": by the counts without
+        it, in the cut points and structures of all rows, as `Entry.scored` says. It is the default
+        where workers read the rows and `folds` is not given: they know no folds by place.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
         "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "weighted-naive-bayes", "logistic", "network"; unfitted models with parameters of their own;
-        or {name: model}. By default all that the columns allow but the last three: two have no
-        leave-one-out, one searches for a graph.
+        "weighted-naive-bayes", "logistic", "network", and "prior", the shares of the classes;
+        unfitted models with parameters of their own; estimators of arrays by scikit-learn's
+        protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
+        default, but that "a2de", "weighted-naive-bayes", "logistic" and "network" take part up to
+        1,000,000 rows x columns.
     folds, seed
-        As in `k_fold`; ten folds by default.
+        As in `k_fold`; five folds by default.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss
@@ -786,9 +818,22 @@ def compare(
 
     Notes
     -----
-    Numeric columns take one scan more, for cut points; with k-fold two for each fold, since bins
-    are learned without the fold. So do KDB, for the counts of its families, A2DE, for those of
-    triples, and the joint models, for those of cells. Leave-one-out does not know A2DE.
+    The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
+    are categories. Numeric columns take one scan more for cut points, and by folds one for those of
+    all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
+    the joint models, for cells, of all folds at once where columns are categories; KDB takes one
+    for its families, and one without each fold. Leave-one-out knows neither A2DE, nor logistic
+    regression, nor weighted naive Bayes.
+
+    `Entry.gap_error` is the standard error of the difference to the winner's log-loss, from the
+    differences row by row. A probability below 1e-15 counts as that in a log-loss, which therefore
+    is finite; the leaderboard says of how many rows.
+
+    An estimator of arrays (`fit`, `predict_proba`, `classes_`) is given a column of float64 for
+    each feature, in the order of the columns: numbers as they are, categorical values as their
+    places among the sorted values of the column, from 0, and NaN for what is missing. The rows are
+    held in memory for it, and `model` is fitted to such columns. Weights go to its `sample_weight`.
+    What it raises is the reason in its row.
 
     From 131,072 rows on the models race: one scan draws a random sample of the rows, at most an
     eighth and 262,144 of them, and of 8,192, 16,384, ... of these all models are scored that are
@@ -800,27 +845,25 @@ def compare(
     Examples
     --------
     >>> import fastbayes as fb
-    >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
-    >>> board = fb.compare(table, "y")
-    >>> [entry.name for entry in board.entries]
-    ['joint-bayes', 'aode', 'kdb', 'spode', 'tan', 'naive-bayes', 'a2de']
-    >>> board.best.figures.accuracy
-    1.0
+    >>> table = {"a": [*"0011"] * 10, "b": [*"0101"] * 10, "y": [*"nppn"] * 10}
+    >>> board = fb.compare(table, "y", models=["naive-bayes", "tan", "aode", "prior"])
+    >>> [(entry.name, entry.figures.accuracy) for entry in board.entries[:2]]
+    [('aode', 1.0), ('tan', 1.0)]
+    >>> board["tan"].gap < board["prior"].gap, board["tan"].scored
+    (True, '5 folds')
     """
-    if validation is None:
-        validation = "leave_one_out" if folds is None else "k_fold"
-    if validation not in ("leave_one_out", "k_fold"):
+    if validation not in (None, "leave_one_out", "k_fold"):
         raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")
-    by_folds = validation == "k_fold"
-    if folds is not None and not by_folds:
+    if folds is not None and validation == "leave_one_out":
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
-    folds = 10 if folds is None else folds
-    if by_folds and isinstance(folds, (int, np.integer)) and not isinstance(folds, bool):
-        folds = FoldsByPlace(int(folds), seed) if folds >= 2 else folds
+    if folds is None and validation == "k_fold":
+        folds = FOLDS
+    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
+        folds = FoldsByPlace(int(folds), seed)
     opened = opened_to_learn(
         source,
         target,
-        folds=folds if by_folds else None,
+        folds=folds,
         sample_weight=sample_weight,
         domains=domains,
         categorical=categorical,
@@ -833,13 +876,16 @@ def compare(
         threads=threads,
     )
     check_rereadable(opened.source, "compare counts and then scores")
+    if validation is None and folds is None and not isinstance(opened.source, Counter):
+        opened = opened._replace(folds=FoldsByPlace(FOLDS, seed))
+    by_folds, named = opened.folds is not None, not is_array(source)
 
     def judged(race: bool) -> tuple[ComparisonRunner, list[Entry]]:
         contest = ComparisonRunner(
             *(opened, discretize, threads, memory_limit, progress),
             loss=loss,
             race=race,
-            named=not is_array(source),
+            named=named,
         )
         contest.enter(wanted(models, contest, missing))
         return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
@@ -848,32 +894,81 @@ def compare(
     if contest.misled():
         logger.info("a model for which others were dropped cannot score all rows: judging them all")
         contest, entries = judged(False)
-    return contest.result("k-fold" if by_folds else "leave-one-out", entries)
+    members = {runner.name: runner.given for runner in contest.runners if not runner.of_arrays}
+
+    def blended(names: Sequence[str]) -> Any:
+        """Return a blend of some of the models."""
+        able = {name: members[name] for name in names if members.get(name, PRIOR) != PRIOR}
+        if not able:
+            raise DataError(
+                f"{opened.source.description}: a blend combines models of tables, and of those "
+                f"that compete there are {', '.join(map(repr, names))} alone: compare others, too"
+            )
+        if isinstance(opened.source, Counter):
+            raise DataError(
+                f"{opened.source.description}: workers read the rows, and a blend learns from "
+                "posteriors of rows here: pass the paths themselves"
+            )
+        blend = by_name()["blend"].load()(
+            able,
+            domains=domains,
+            categorical=categorical,
+            columns=columns,
+            exclude=exclude,
+            dates=dates,
+            missing=missing,
+            discretize=discretize,
+            threads=threads,
+            memory_limit=memory_limit,
+        )
+        blend._check_parameters()
+        apart = opened if by_folds else opened._replace(folds=blend.apart())
+        return blend.learn(apart, named=named, progress=progress)
+
+    return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
 
 
 def wanted(
-    models: Any, contest: ComparisonRunner, missing: str
-) -> list[tuple[str, Callable[[], Any], bool]]:
-    """Return name, maker and whether it sees bins of each model that is to take part."""
+    models: Any, contest: ComparisonRunner, missing: str, *, tables: bool = False
+) -> list[Runner]:
+    """Return the models that are to take part; `tables`: classifiers of tables alone."""
     known = candidates()
-    if models is None:
-        models = [name for name, (_, candidate) in known.items() if contest.suits(candidate)]
-    found: dict[str, tuple[str, Callable[[], Any], bool]] = {}
+    names = [*known] if tables else [*known, PRIOR]
+    unasked = models is None
+    if unasked or (isinstance(models, str) and models == ALL):
+        # Models of numbers are listed where there are some, with the reason if there is more.
+        models = [name for name, (_, c) in known.items() if c.when == "always" or contest.numeric]
+        models.append(PRIOR)
+    found: dict[str, Runner] = {}
     for name, model in named_models(models):
+        given = Runner("", partial(_itself, model), False, model)
         if isinstance(model, str):
-            if model not in known:
-                raise ValueError(f"models: {model!r}: {use_one_of(model, known)}")
-            entry, candidate = known[model]
-            make = partial(entry.load(), **candidate.parameters, missing=missing)
-            bins = make()._discretizes if candidate.bins is None else candidate.bins
-            name = name or model
+            if model not in names:
+                raise ValueError(f"models: {model!r}: {use_one_of(model, names)}")
+            entry, candidate = known["naive-bayes" if model == PRIOR else model]
+            given.make = partial(entry.load(), **candidate.parameters, missing=missing)
+            bins = given.make()._discretizes if candidate.bins is None else candidate.bins
+            given.bins, given.bare, name = bins, model == PRIOR, name or model
+            given.most_cells = candidate.most_cells if unasked else math.inf
+            if not contest.suits(candidate) and contest.numeric:
+                given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            bins, name = model._discretizes, name or repr(model)
-            make = partial(type(model), **model.get_params(deep=False))
+            given.bins, name = model._discretizes, name or repr(model)
+            given.make = partial(type(model), **model.get_params(deep=False))
+        elif is_estimator(model) and not tables:
+            given.of_arrays, name = True, name or type(model).__name__
         else:
-            raise ValueError(f"models: {model!r} is neither a name nor a classifier of tables")
-        enter(found, name, (str(name), make, bins))
+            arrays = "" if tables else ", nor an estimator of arrays with fit and predict_proba"
+            raise ValueError(
+                f"models: {model!r} is neither a name nor a classifier of tables{arrays}"
+            )
+        given.name = str(name)
+        enter(found, name, given)
     return list(found.values())
+
+
+def _itself(model: Any) -> Any:
+    return model
 
 
 def named_models(models: Any) -> list[tuple[Any, Any]]:

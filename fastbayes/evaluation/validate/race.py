@@ -197,7 +197,7 @@ class Race:
         self.errors: dict[str, FastBayesError] = {}
         segments = TableSource(sample.table).segments(FIRST_ROWS)
         self._encoded = (block for segment in segments for block in parts(segment))
-        self._blocks: list[tuple[ScoredBlock, NDArray[np.int64]]] = []
+        self._blocks: list[ScoredBlock] = []
         self._weights: list[Floats] = []
 
     @property
@@ -267,26 +267,16 @@ class Race:
     def _keep(self, block: ScoredBlock) -> None:
         """Keep a block, its codes, which the thread overwrites, as a copy."""
         parts = [p._replace(batch=taken(p.batch, np.arange(p.batch.n_rows))) for p in block.parts]
-        truth, weight = np.zeros(block.n_rows, np.int64), np.ones(block.n_rows)
-        for _, batch, rows in parts:
-            at = slice(None) if rows is None else rows
-            assert batch.classes is not None
-            truth[at] = batch.classes
-            if batch.weight is not None:
-                weight[at] = batch.weight
-        self._blocks.append((ScoredBlock(block.n_rows, parts), truth))
-        self._weights.append(weight)
+        self._blocks.append(ScoredBlock(block.n_rows, parts))
+        self._weights.append(block.weights())
 
     def _scored(self, due: tuple[Trial, int]) -> tuple[Floats, Score] | FastBayesError:
         """Return the log-losses and the score of a model on a block, or why there are none."""
-        contestant, (block, truth) = due[0].contestant, self._blocks[due[1]]
-        kept: list[Floats] = []
-        score = Score(self._begun(contestant), kept)
+        contestant, block = due[0].contestant, self._blocks[due[1]]
+        score = Score(self._begun(contestant))
         try:
-            score_block(contestant, block, score, len(contestant.classes))
+            losses = score_block(contestant, block, score, len(contestant.classes))
         except FastBayesError as error:
             return error
-        (proba,) = kept
-        losses = -np.log(np.maximum(proba[np.arange(len(proba)), truth], CLIP))
-        score.proba, score.held, score.moments = None, [], None
+        score.held, score.moments = [], None
         return losses, score

@@ -44,6 +44,14 @@ class ScoredBlock(NamedTuple):
     parts: Sequence[Part]
     encoded: Encoded | None = None
 
+    def weights(self) -> NDArray[np.float64]:
+        """Return the weight of each row, (n_rows,), 0 where it takes no part."""
+        found = np.zeros(self.n_rows)
+        for _, batch, rows in self.parts:
+            given = 1.0 if batch.weight is None else batch.weight
+            found[slice(None) if rows is None else rows] = given
+        return found
+
 
 # Encodes the blocks of a segment.
 Parts = Callable[[Segment], Iterator[ScoredBlock]]

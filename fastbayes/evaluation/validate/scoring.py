@@ -28,6 +28,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import WithoutFold
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.roc_auc import LEAST_HISTOGRAM, RanksNeed, ranked_columns
+from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validate.scored_rows import (
     Encoding,
     Parts,
@@ -35,7 +36,7 @@ from fastbayes.evaluation.validate.scored_rows import (
     RowEncoding,
     ScoredBlock,
 )
-from fastbayes.evaluation.validation import Evaluation, Evaluator
+from fastbayes.evaluation.validation import CLIP, Evaluation, Evaluator
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import packed, unpacked
@@ -114,6 +115,7 @@ class Score:
                 are not kept
     held        ill-conditioned rows: where their probabilities go, their positions there, and they
     moments     moments of the other rows
+    paired      its log-losses beside those of the other models; None where they are not wanted
     lost        rows that took the prior
     seconds     processor time
     """
@@ -122,6 +124,7 @@ class Score:
     proba: list[Floats] | None = None
     held: list[tuple[Floats | None, Positions, Batch]] = field(default_factory=list)
     moments: Any = None
+    paired: PairedLosses | None = None
     lost: int = 0
     seconds: float = 0.0
 
@@ -133,6 +136,8 @@ class Score:
             self.proba += other.proba or []
         self.held += other.held
         self.add_moments(other.moments)
+        if self.paired is not None and other.paired is not None:
+            self.paired.add(other.paired)
         self.lost += other.lost
         self.seconds += other.seconds
 
@@ -153,6 +158,9 @@ class Score:
             header["moments"] = [self.moments.name, *map(int, n)]
             arrays["sizes"] = sizes
             arrays |= named_arrays({"moments": self.moments})
+        if self.paired is not None:
+            own = self.paired.arrays()
+            arrays |= {f"paired.{name}": array for name, array in own.items()}
         return header, arrays
 
     def take(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -166,6 +174,8 @@ class Score:
             name, *n = header["moments"]
             shape = Shape(arrays["sizes"], *n)
             self.add_moments(kind_of(name).from_arrays(shape, arrays_of(arrays, "moments.")))
+        if self.paired is not None:
+            self.paired.add(PairedLosses.from_arrays(arrays_of(arrays, "paired.")))
         self.lost += header["lost"]
         self.seconds += header["seconds"]
 
@@ -285,7 +295,7 @@ class Scoring(ScanRequest[Scores]):
         How they are encoded.
     contestants
         The models.
-    loss, proba, ranks, strict, memory_limit
+    loss, proba, ranks, strict, paired, memory_limit
         As in `scores`.
     room
         Bytes that what an AUC needs may take, of each model and fold.
@@ -299,6 +309,7 @@ class Scoring(ScanRequest[Scores]):
     proba: bool = False
     ranks: bool = True
     strict: bool = True
+    paired: bool = False
     memory_limit: int | None = None
     room: float = math.inf
     held: int = 0
@@ -311,8 +322,13 @@ class Scoring(ScanRequest[Scores]):
     def _begun(self) -> list[Score]:
         given = {"loss": self.loss, "ranks": self.ranks, "room": self.room}
         makers = [c.summary or partial(Evaluator, c.classes, **given) for c in self.contestants]
+        n = len(self.contestants)
         return [
-            Score([make() for _ in c.scorers], [] if self.proba else None)
+            Score(
+                [make() for _ in c.scorers],
+                [] if self.proba else None,
+                paired=PairedLosses(n) if self.paired else None,
+            )
             for c, make in zip(self.contestants, makers, strict=True)
         ]
 
@@ -325,10 +341,13 @@ class Scoring(ScanRequest[Scores]):
                 assert part.batch.classes is not None
                 counted += np.bincount(part.batch.classes, part.batch.weight, self._n_classes)
             scanned += (counted, block.n_rows, *of_all)
-            for contestant, mine in zip(self.contestants, found, strict=True):
+            losses: dict[int, Floats] = {}
+            for i, (contestant, mine) in enumerate(zip(self.contestants, found, strict=True)):
                 if contestant.error is None:
                     with contestant.trying(self.strict):
-                        score_block(contestant, block, mine, self._n_classes)
+                        losses[i] = score_block(contestant, block, mine, self._n_classes)
+            if self.paired:
+                PairedLosses.update([mine.paired for mine in found], losses, block.weights())
         return found, scanned
 
     def scored(self, source: Source, threads: int | None, progress: Progress | None) -> Scores:
@@ -344,7 +363,7 @@ class Scoring(ScanRequest[Scores]):
             threads,
             self.memory_limit,
             besides=self.held,
-            width=8 * (4 * self._n_classes + 16),
+            width=8 * (4 * self._n_classes + 16 + 2 * len(self.contestants) * self.paired),
             made=lambda threads: int(min(threads + 2, n_segments)) * self.segment,
         )
 
@@ -415,15 +434,17 @@ def scores(
     progress: Progress | None = None,
     strict: bool = True,
     ranks: bool = True,
+    paired: bool = False,
     weighted: bool = True,
     besides: int = 0,
 ) -> tuple[list[Score], Scanned]:
     """Score all rows by all models in one scan, wherever they are; return scores, and of what rows.
 
     All models know the same classes. `proba` is whether to keep the probabilities, None to do so
-    where rows are read here, and `ranks` whether to keep what the AUC needs; `strict`, whether a
-    model that cannot score a row ends it all, rather than itself; `weighted`, whether rows have
-    weights. `besides` are bytes within the limit that are held already.
+    where rows are read here, `ranks` whether to keep what the AUC needs, and `paired` whether to
+    take the log-losses of each two models together; `strict`, whether a model that cannot score a
+    row ends it all, rather than itself; `weighted`, whether rows have weights. `besides` are bytes
+    within the limit that are held already.
 
     Raises MemoryLimitError before a row is read where the answers, or the least that can be read
     and scored at a time, do not fit.
@@ -454,7 +475,7 @@ def scores(
             besides=besides,
         )
     held: dict[str, Any] = {"room": kept.room, "held": besides + kept.held, "segment": kept.segment}
-    request = Scoring(rows, contestants, loss, proba, ranks, strict, memory_limit, **held)
+    request = Scoring(rows, contestants, loss, proba, ranks, strict, paired, memory_limit, **held)
     if isinstance(source, Counter):
         found = source.run(request, threads, progress).value
         for contestant, error in zip(contestants, found.errors, strict=True):
@@ -465,12 +486,18 @@ def scores(
         if contestant.error is None:
             with contestant.trying(strict):
                 _settle(contestant, mine)
+    if paired:
+        able = [i for i, contestant in enumerate(contestants) if contestant.error is None]
+        PairedLosses.settle([mine.paired for mine in found.scores], able)
     return found.scores, found.scanned
 
 
-def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int) -> None:
-    """Add the rows of a block to a score; those that wait for all others are held in it."""
-    kept = None
+def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int) -> Floats:
+    """Add the rows of a block to a score; those that wait for all others are held in it.
+
+    Returns the log-loss of each row, (n_rows,), NaN of those that wait or take no part.
+    """
+    kept, losses = None, np.full(block.n_rows, np.nan)
     if mine.proba is not None:
         kept = np.full((block.n_rows, n_classes), np.nan)
         mine.proba.append(kept)
@@ -480,7 +507,7 @@ def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_class
         seen = batch if contestant.view is None else contestant.view(batch)
         posterior = np.empty((batch.n_rows, n_classes))
         mine.lost += scorer.posterior(seen, posterior)
-        if len(aside := scorer.ill_conditioned(seen)):
+        if len(aside := np.sort(scorer.ill_conditioned(seen))):
             mine.held.append((kept, aside if rows is None else rows[aside], taken(seen, aside)))
             certain = np.delete(np.arange(batch.n_rows), aside)
             seen, posterior = taken(seen, certain), posterior[certain]
@@ -489,8 +516,17 @@ def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_class
         mine.seconds += time.thread_time() - start
         assert seen.classes is not None
         mine.evaluators[fold].update(posterior, seen.classes, seen.weight)
+        at = slice(None) if rows is None else rows
+        losses[at] = log_losses(posterior, seen.classes)
         if kept is not None:
-            kept[slice(None) if rows is None else rows] = posterior
+            kept[at] = posterior
+    return losses
+
+
+def log_losses(posterior: Floats, y: NDArray[Any]) -> Floats:
+    """Return -ln p(true class) of rows, in nats, p clipped at 1e-15, (n_rows,)."""
+    own = posterior[np.arange(len(posterior)), y]
+    return np.asarray(-np.log(np.maximum(own, CLIP)))
 
 
 def _settle(contestant: Contestant, mine: Score) -> None:
@@ -502,6 +538,8 @@ def _settle(contestant: Contestant, mine: Score) -> None:
     contestant.scorers[0].resolved(batch, mine.moments).posterior(batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
+    if mine.paired is not None:
+        mine.paired.know(log_losses(posterior, batch.classes))
     ends = np.cumsum([held.n_rows for _, _, held in mine.held])
     for (kept, rows, _), part in zip(mine.held, np.split(posterior, ends[:-1]), strict=True):
         if kept is not None:
@@ -541,6 +579,21 @@ class FoldScans:
         if isinstance(source, Counter):
             return ViewElsewhere(source, without, [str(self.folds.column)]), self.learning
         return without(source), self.learning
+
+
+def cuts_by_folds(scans: FoldScans, discretize: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the cut points that the rows of all other folds give, for each fold.
+
+    They come from one scan; where what is held of all folds at once exceeds the memory limit, from
+    one for each fold, to the same points. `options` are those of `numeric_cuts`.
+    """
+    source, encoder = scans.opened.source, scans.opened.learning()
+    try:
+        return cuts_without_folds(source, encoder, discretize, scans.folds, **options)
+    except MemoryLimitError as error:
+        logger.info("%s; those of each fold are learned in a scan of their own", error)
+    rests = (scans.of(fold) for fold in range(len(scans.names)))
+    return [numeric_cuts(rows, learning(), discretize, **options) for rows, learning in rests]
 
 
 def encoding_of(opened: Opened, schemas: Sequence[Schema]) -> RowEncoding:
@@ -591,8 +644,7 @@ def fitted_without_folds(
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:
-        alone, discretize = to_cut
-        cuts = cuts_without_folds(opened.source, alone, discretize, folds, **options)
+        cuts = cuts_by_folds(scans, to_cut[1], **options)
     models = []
     for fold, points in enumerate(cuts):
         model = make()

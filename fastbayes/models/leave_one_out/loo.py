@@ -61,6 +61,8 @@ def loo_scorer(fitted: Any, *, chosen: bool = False) -> LooScorer:
     by_rows = getattr(fitted, "_reads_rows", False) or getattr(fitted, "select", None)
     if (chosen or by_rows) and "structure" not in result.fixed:
         result.fixed = (*result.fixed, "structure")
+    if any(feature.cuts is not None for feature in fitted.schema_.features):
+        result.fixed = (*result.fixed, "cut points")
     result.remade = lambda: (_remade, (*packed(fitted), chosen))
     return result
 
