@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.scan.row_files import TEXT, RowWriter, prepared
@@ -42,8 +43,7 @@ def check_partition_by(by: Sequence[str], columns: pa.Schema, copied: Sequence[s
             + (did_you_mean(name, possible) or "; name it in keys, too"),
             SchemaError,
         )
-        kind = columns.field(name).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        kind = decoded(columns.field(name).type)
         refuse(
             pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
             f"partition_by={name!r} is {kind}, which cannot stand in the name of a directory",
