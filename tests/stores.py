@@ -13,6 +13,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+# Options of a client, which are not looked at.
+KEYS = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
+
 
 class Store(BaseHTTPRequestHandler):
     """Objects are the files below a directory; the first part of a path is the bucket."""
@@ -43,8 +46,8 @@ class Store(BaseHTTPRequestHandler):
         file = self.root / path
         if "list-type" in query:
             self._answer(200, self._list(path, query), head, Content_Type="application/xml")
-        elif not file.is_file():
-            self._answer(404, b"", head)
+        elif not file.is_file():  # a bucket is there though it is no object
+            self._answer(200 if "/" not in path and file.is_dir() else 404, b"", head)
         else:
             data = file.read_bytes()
             extra = {"Accept_Ranges": "bytes", "ETag": '"0"'}

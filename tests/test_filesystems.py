@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import fails, run
-from stores import serving
+from stores import KEYS, serving
 
 import fastbayes as fb
 from fastbayes.data import filesystems
 from fastbayes.engines import pool
-
-KEYS = {"access_key": "a", "secret_key": "b", "region": "us-east-1", "scheme": "http"}
 
 
 def drawn(seed: int) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from commands import answer, fails, run
+from stores import KEYS, serving
 
 import fastbayes as fb
 from fastbayes.data import text
@@ -480,15 +481,42 @@ def month(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
+@pytest.fixture(params=["disk", "memory", "s3"])
+def reached(request: pytest.FixtureRequest, month: Path) -> Iterator[Callable[[], list[str]]]:
+    """Return what says on a command line where the month is, as it is now."""
+    if request.param == "disk":
+        yield lambda: [str(month)]
+    elif request.param == "memory":
+        fs = pytest.importorskip("fsspec").filesystem("memory")
+
+        def copied() -> list[str]:
+            for file in month.rglob("*.parquet"):
+                fs.pipe(f"/{file.relative_to(month.parent)}", file.read_bytes())
+            return ["memory://lake"]
+
+        yield copied
+        fs.rm("/lake", recursive=True)
+    else:
+        with serving(month.parent) as host:
+            options = {**KEYS, "endpoint_override": host}.items()
+            said = [f"--storage-option={key}={value}" for key, value in options]
+            yield lambda: ["s3://lake", *said]
+
+
+def test_month__stopped_skipped_or_mended(
+    month: Path, reached: Callable[[], list[str]], tmp_path: Path
+) -> None:
     """One command each: to stop, to leave out what is broken, to take the union; sums are exact."""
-    count = ("count", month, "--target", "y", "--pairs", "-o", tmp_path / "s.fbs")
-    assert "day=2026-11-25/part.parquet" in run(*count, code=1).stderr
+
+    def count(*more: str, code: int = 0) -> str:
+        told = ("--target", "y", "--pairs", "-o", tmp_path / "s.fbs", *more)
+        return run("count", *reached(), *told, code=code).stderr
+
+    assert "day=2026-11-25/part.parquet" in count(code=1)
     good = [day for day in range(DAYS) if day not in (18, 24)]
-    result = run(*count, "--on-error", "skip")
-    for day in (19, 25):
-        assert f"left out: {'column' if day == 19 else month}" in result.stderr
-        assert f"day=2026-11-{day}/part.parquet" in result.stderr
+    left_out = [line for line in count("--on-error", "skip").splitlines() if "left out: " in line]
+    assert "day=2026-11-19/part.parquet" in left_out[0] + left_out[1]
+    assert "day=2026-11-25/part.parquet" in left_out[0] + left_out[1]
     stats = fb.load(tmp_path / "s.fbs")
     tables = [named(day_of(day), day) for day in good]
     whole = pa.concat_tables(tables, promote_options="permissive").select(
@@ -503,20 +531,19 @@ def test_month__stopped_skipped_or_mended(month: Path, tmp_path: Path) -> None:
     assert "column 'new' is null in 25 of 28 files" in said
     # The union of what can be read, once the broken file is written again and text is numbers.
     pq.write_table(day_of(24), month / "day=2026-11-25" / "part.parquet")
-    conflict = run(*count, "--force", code=1).stderr
+    conflict = count("--force", code=1)
     assert "column 'n' is int64" in conflict or "column 'n' is int32" in conflict
     assert "day=2026-11-19/part.parquet" in conflict
     mended = day_of(18).set_column(2, "n", pa.array([5] * 200, pa.int16()))
     pq.write_table(mended, month / "day=2026-11-19" / "part.parquet")
-    run(*count, "--force")
+    count("--force")
     tables = [named(mended if day == 18 else day_of(day), day) for day in range(DAYS)]
     stats = fb.load(tmp_path / "s.fbs")
     whole = pa.concat_tables(tables, promote_options="permissive").select(
         (*stats.schema.names, "y")
     )
     same(stats, fb.count(whole, "y", pairs=True))
-    strict = (*count, "--force", "--schema-mode", "strict", "--columns", "n")
-    assert "int32" in run(*strict, code=1).stderr
+    assert "int32" in count("--force", "--schema-mode", "strict", "--columns", "n", code=1)
 
 
 def test_month__of_csv_with_bad_lines(tmp_path: Path) -> None:
