@@ -280,7 +280,7 @@ def test_partitions__no_rows(model: fb.NaiveBayes, table: pa.Table, tmp_path: Pa
     ("by", "said"),
     [
         (["dya"], "'dya' is no column that is copied, nor 'prediction'; did you mean 'day'"),
-        (["x"], "'x' is no column .*; name it in keys"),
+        (["x"], "'x' is no column .*; name it in `keys`"),
         (["proba_no"], "'proba_no' is no column"),
         (["day", "day"], "names a column twice"),
         (["id", "day", "list", "prediction"], "list<.*cannot stand in the name of a directory"),

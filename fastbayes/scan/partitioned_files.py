@@ -33,14 +33,20 @@ LONGEST_NAME = 255
 UNSAFE = re.compile(r"[\x00-,/:-@\[-^`{-}\x7f]")
 
 
-def check_partition_by(by: Sequence[str], columns: pa.Schema, copied: Sequence[str]) -> None:
-    """Raise SchemaError unless columns that are written may name directories."""
+def check_partition_by(
+    by: Sequence[str], columns: pa.Schema, copied: Sequence[str], read: Sequence[str]
+) -> None:
+    """Raise SchemaError unless columns that are written may name directories.
+
+    `read` are the columns of the rows that are read, of which some may be copied as well.
+    """
     possible = [*copied, "prediction"]
     for name in by:
+        meant = "" if name in read else did_you_mean(name, [*possible, *read])
         refuse(
             name not in possible,
             f"partition_by={name!r} is no column that is copied, nor 'prediction'"
-            + (did_you_mean(name, possible) or "; name it in keys, too"),
+            + (meant or "; name it in `keys`, too"),
             SchemaError,
         )
         kind = decoded(columns.field(name).type)
@@ -52,7 +58,7 @@ def check_partition_by(by: Sequence[str], columns: pa.Schema, copied: Sequence[s
     refuse(len({*by}) < len(by), f"partition_by={[*by]} names a column twice", SchemaError)
     refuse(
         len(by) == len(columns),
-        f"partition_by={[*by]} leaves no column for the files; copy another one by keys",
+        f"partition_by={[*by]} leaves no column for the files; copy another one by `keys`",
         SchemaError,
     )
 

@@ -170,7 +170,7 @@ def predict_to(
     )
     written = columns().schema
     check_types(kind, written)
-    check_partition_by(by, written, copied)
+    check_partition_by(by, written, copied, opened.schema.names)
     refuse(csv_safe and kind != "csv", f"csv_safe is about CSV, and {_name(path)} is {kind}")
     sorts = () if kind == "delta" else tuple(by)
     predicting = Predicting(model, columns, kind, opened.n_rows, metadata_of(model), sorts)
