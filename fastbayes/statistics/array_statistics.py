@@ -211,9 +211,8 @@ class ArrayStatistics:
                 1 if name == OVERALL else len(classes),
             )
             kind = KINDS["moments" if name == OVERALL else name]
-            held = arrays_of(arrays, f"{name}.")
-            check_numbers(name, held)
-            parts[name] = kind.from_arrays(shape, held)
+            parts[name] = kind.from_arrays(shape, arrays_of(arrays, f"{name}."))
+        check_numbers(parts)
         names = header["names"]
         shapes = [array.shape for part in parts.values() for array in part.arrays().values()]
         if n_numeric and not any(n_numeric in shape for shape in shapes):

@@ -75,22 +75,22 @@ def parts_from(
     """
     parts: dict[str, Statistic] = {}
     for name in names:
-        held = arrays_of(arrays, f"{prefix}{name}.")
-        check_numbers(name, held)
-        parts[name] = kind_of(name).from_arrays(schema.shape, held)
+        parts[name] = kind_of(name).from_arrays(schema.shape, arrays_of(arrays, f"{prefix}{name}."))
+    check_numbers(parts)
     if not isinstance(values := parts.get(ValueCounts.name), ValueCounts):
         raise ValueError("there are no counts of values and classes")
     check_sums(schema, values)
     return parts
 
 
-def check_numbers(name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError where what a file holds of a part is no count, or no number at all."""
-    for key, array in arrays.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"{name}.{key} holds what is not a number")
-        if "count" in key and not _counts(array):
-            raise ValueError(f"{name}.{key} holds what is not a count")
+def check_numbers(parts: Mapping[str, Statistic]) -> None:
+    """Raise ValueError where what a file holds is no count, or no number at all."""
+    for name, part in parts.items():
+        for key, array in part.arrays().items():
+            if array.dtype.kind == "f" and np.isnan(array).any():
+                raise ValueError(f"{name}.{key} holds what is not a number")
+            if "count" in key and not _counts(array):
+                raise ValueError(f"{name}.{key} holds what is not a count")
 
 
 def _counts(array: NDArray[Any]) -> bool:
