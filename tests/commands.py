@@ -44,9 +44,9 @@ def parquet(table: pa.Table | dict[str, Any], path: Path, **options: Any) -> Pat
     return path
 
 
-def run(*args: Any, code: int | None = 0) -> Result:
+def run(*args: Any, code: int | None = 0, stdin: bytes | None = None) -> Result:
     """Run a command that must end with this exit code, if any, and not by a fault."""
-    result = CliRunner().invoke(main, [str(arg) for arg in args])
+    result = CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
     fault = result.exception
     if fault is not None and not isinstance(fault, SystemExit):
         raise fault

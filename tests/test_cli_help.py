@@ -55,9 +55,10 @@ def test_examples__run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.M
     made = sorted(dict.fromkeys(examples), key=lambda line: "generate" not in line)
     assert len(made) > len(COMMANDS)
     for line in made:
-        program, *words = shlex.split(line)
+        command, _, file = line.partition(" < ")
+        program, *words = shlex.split(command)
         assert program == "fastbayes"
-        run(*words)
+        run(*words, stdin=Path(file).read_bytes() if file else None)
 
 
 def test_help__of_fit_shows_ten_options() -> None:

@@ -554,7 +554,12 @@ class ComparisonRunner:
         start = time.perf_counter()
         scans = FoldScans(self.opened, self.stats)
         stage(self.progress, "cut points of folds")
-        cuts = cuts_by_folds(scans, self.discretize, progress=self.progress, **self.options)
+        cuts = cuts_by_folds(
+            scans,
+            lambda encoder: (encoder, self.discretize),
+            progress=self.progress,
+            **self.options,
+        )
         schemas = []
         for fold in range(len(scans.names)):
             given = *scans.of(fold), cuts[fold]

@@ -581,19 +581,22 @@ class FoldScans:
         return without(source), self.learning
 
 
-def cuts_by_folds(scans: FoldScans, discretize: Any, **options: Any) -> list[dict[str, Any]]:
+def cuts_by_folds(
+    scans: FoldScans, cutting: Callable[[Encoder], tuple[Encoder, Any]], **options: Any
+) -> list[dict[str, Any]]:
     """Return the cut points that the rows of all other folds give, for each fold.
 
     They come from one scan; where what is held of all folds at once exceeds the memory limit, from
-    one for each fold, to the same points. `options` are those of `numeric_cuts`.
+    one for each fold, to the same points. `cutting` returns what encodes the columns to be cut, and
+    how they are; `options` are those of `numeric_cuts`.
     """
-    source, encoder = scans.opened.source, scans.opened.learning()
+    encoder, discretize = cutting(scans.opened.learning())
     try:
-        return cuts_without_folds(source, encoder, discretize, scans.folds, **options)
+        return cuts_without_folds(scans.opened.source, encoder, discretize, scans.folds, **options)
     except MemoryLimitError as error:
         logger.info("%s; those of each fold are learned in a scan of their own", error)
     rests = (scans.of(fold) for fold in range(len(scans.names)))
-    return [numeric_cuts(rows, learning(), discretize, **options) for rows, learning in rests]
+    return [numeric_cuts(rows, *cutting(learning()), **options) for rows, learning in rests]
 
 
 def encoding_of(opened: Opened, schemas: Sequence[Schema]) -> RowEncoding:
@@ -644,7 +647,7 @@ def fitted_without_folds(
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:
-        cuts = cuts_by_folds(scans, to_cut[1], **options)
+        cuts = cuts_by_folds(scans, model._to_cut, **options)
     models = []
     for fold, points in enumerate(cuts):
         model = make()
