@@ -49,8 +49,8 @@ def table_figures(table: Table, folds: list[int], *, with_rivals: bool) -> dict[
         train = np.flatnonzero(table.fold != fold)
         sizes.append(len(test))
         X, y = table.X.iloc[train], table.y[train]
-        told = _posteriors(X, y, table.X.iloc[test], with_rivals=with_rivals)
-        for name, (proba, classes, figures) in told:
+        answers = _posteriors(X, y, table.X.iloc[test], with_rivals=with_rivals)
+        for name, (proba, classes, figures) in answers:
             if isinstance(proba, str):
                 failed.setdefault(name, {})[str(fold)] = proba
                 continue
@@ -74,12 +74,12 @@ def table_figures(table: Table, folds: list[int], *, with_rivals: bool) -> dict[
     }
 
 
-Told = tuple[Any, Any, dict[str, float]]
+Answer = tuple[Any, Any, dict[str, float]]
 
 
 def _posteriors(
     X: pd.DataFrame, y: NDArray[Any], new: pd.DataFrame, *, with_rivals: bool
-) -> Iterator[tuple[str, Told]]:
+) -> Iterator[tuple[str, Answer]]:
     """Yield each model's posteriors of new rows, its classes and figures; or why it has none."""
     said: dict[str, dict[str, float]] = {}
     board, seconds = _timed(lambda: fb.compare(X, y, threads=1))
@@ -106,7 +106,7 @@ def _posteriors(
         yield from _rivals(X, y, new)
 
 
-def _rivals(X: pd.DataFrame, y: NDArray[Any], new: pd.DataFrame) -> Iterator[tuple[str, Told]]:
+def _rivals(X: pd.DataFrame, y: NDArray[Any], new: pd.DataFrame) -> Iterator[tuple[str, Answer]]:
     """Yield the same of the rivals that are installed, and of their vote."""
     lacking, proba, spent = rivals.absent(), {}, {}
     classes = np.unique(y)
