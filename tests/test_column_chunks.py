@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import LocalFileSystem
 
+import fastbayes
 from fastbayes.core.errors import FileFormatError
 from fastbayes.data import column_chunks, filesource
+from fastbayes.data.column_chunks import Footers
+from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 
@@ -329,3 +334,53 @@ def test_small_files_are_read_by_pyarrow(
     monkeypatch.setattr(filesource, "SMALL_FILES", 300_000)
     check(path)
     assert by_arrow == ["x"]
+
+
+def some_files(folder: Path, n: int) -> str:
+    folder.mkdir()
+    for i in range(n):
+        rows = pa.table({"x": [*"abca"], "y": [i, i, 1, 2]})
+        pq.write_table(rows, folder / f"part-{i}.parquet", row_group_size=2)
+    return str(folder)
+
+
+@pytest.mark.parametrize("how", ["kernels", "by_arrow"])
+def test_footers_go_with_the_last_reference(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cycle would keep those of every file of a lake until objects are collected.
+    if how == "by_arrow":
+        monkeypatch.setattr(column_chunks.Footer, "divide", lambda *_: ([], {}))
+    folder = some_files(tmp_path / "lake", 5)
+    fastbayes.count(folder, "x", categorical=["y"])  # kernels are compiled
+    gc.collect()
+    gc.disable()
+    try:
+        assert fastbayes.count(folder, "x", categorical=["y"]).n_rows == 20
+        assert not [o for o in gc.get_objects() if isinstance(o, pq.FileMetaData)]
+    finally:
+        gc.enable()
+
+
+def test_footers_are_kept_while_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = sorted(Path(some_files(tmp_path / "lake", 6)).iterdir())
+    files = [DataFile(LocalFileSystem(), str(p), p.name, p.stat().st_size) for p in paths]
+    footers = Footers()
+    first = [footers(file) for file in files]
+    assert [footers(file) for file in files] == first  # the same objects
+    assert [footer.rows for footer in first] == [[2, 2]] * 6
+    monkeypatch.setattr(column_chunks, "FOOTERS", 3 * max(footer.nbytes for footer in first))
+    footers = Footers()
+    first = [footers(file) for file in files]
+    assert [footers(file) for file in files[3:]] == first[3:]
+    assert footers(files[3]) is first[3]
+    assert footers(files[0]) is not first[0]
+    # What was used last stays, and of two that do not fit the last one does.
+    assert footers(files[3]) is first[3]
+    assert footers(files[4]) is not first[4]
+    monkeypatch.setattr(column_chunks, "FOOTERS", 1)
+    last = footers(files[1])
+    assert footers(files[1]) is last
+    assert footers(files[3]) is not first[3]

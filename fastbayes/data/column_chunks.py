@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,9 @@ from fastbayes.kernels.shared import pages as p
 
 # Rows of a page of many a writer.
 PAGE_ROWS = 20_000
+
+# What a footer takes once it is parsed, over its bytes in the file; what those take that are kept.
+PARSED, FOOTERS = 8, 1 << 24
 
 # What one batch has at most, and what is read of a chunk at a time.
 BATCH_ROWS = 1 << 20
@@ -136,7 +140,9 @@ class Footer:
             self._bytes = handle.read_at(size, handle.size() - 8 - size)
         groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
         self.rows = [group.num_rows for group in groups]
-        columns = map(self.metadata.schema.column, range(self.metadata.num_columns))
+        # `metadata.schema` would refer back to the metadata, which only a collection would free.
+        self.schema = pq.ParquetSchema(self.metadata)
+        columns = map(self.schema.column, range(self.metadata.num_columns))
         self._leaves: dict[str, list[int]] = {}
         self._columns = [*columns]
         for j, leaf in enumerate(self._columns):
@@ -144,6 +150,11 @@ class Footer:
         self._chunks: NDArray[np.int64] | None = None
         # The columns that were asked for last.
         self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """About the bytes that it takes: objects take more than what they were parsed from."""
+        return PARSED * len(self._bytes)
 
     def _places(self, kernels: ModuleType) -> NDArray[np.int64]:
         """Return where the chunks are; no bytes where the footer does not tell."""
@@ -212,6 +223,33 @@ class Footer:
             return f"{kind} stored as {physical}"
         optional = leaf.max_definition_level == 1
         return _Layout(j, leaf.path, kind, *found, optional, _TYPES.index(physical))
+
+
+class Footers:
+    """Footers of files, read when they are asked for; those used last stay, while there is room.
+
+    Thousands of them, or those of wide files, would fill the memory. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[DataFile, Footer] = {}
+
+    def __call__(self, file: DataFile) -> Footer:
+        """Return the footer of a file."""
+        with self._lock:
+            if (found := self._kept.pop(file, None)) is not None:
+                self._kept[file] = found  # the last one
+                return found
+        found = Footer(file)  # twice, if two threads ask at once
+        with self._lock:
+            self._kept[file] = found
+            taken = sum(footer.nbytes for footer in self._kept.values())
+            for other in [*self._kept][:-1]:
+                if taken <= FOOTERS:
+                    break
+                taken -= self._kept.pop(other).nbytes
+        return found
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, groupby
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -29,7 +29,7 @@ from fastbayes.data.column_chunks import (
     PAGE_ROWS,
     ColumnChunk,
     Dictionaries,
-    Footer,
+    Footers,
     HandedOver,
     filling,
     read_chunks,
@@ -625,8 +625,7 @@ class _InCommon:
     """What the readers of the Parquet files of a source share; those elsewhere begin anew."""
 
     def __init__(self) -> None:
-        # Footers of thousands of wide files would fill the memory: only those in use are kept.
-        self.footers = lru_cache(maxsize=64)(Footer)
+        self.footers = Footers()
         self.dictionaries = Dictionaries()
 
     def __reduce__(self) -> tuple[type[_InCommon], tuple[()]]:
@@ -653,7 +652,7 @@ class ParquetReader(FileReader):
         self._groups = range(len(self._rows))  # those that are read
         self.rows_of_piece = max(self._rows, default=0)
         check_total(file, sum(self._rows), metadata.num_rows)
-        plain = metadata.schema.to_arrow_schema()
+        plain = common.footers(file).schema.to_arrow_schema()
         self.n_cells = float(self.n_rows * len(plain))  # of all files together
         self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
         self.schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])

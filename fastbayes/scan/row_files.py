@@ -158,7 +158,7 @@ def _parquet(sink: Sink, schema: pa.Schema, uncoded: Collection[str]) -> Any:
         # The writer names columns by their leaves.
         footer = pa.BufferOutputStream()
         pq.write_metadata(schema, footer)
-        leaves = pq.read_metadata(pa.BufferReader(footer.getvalue())).schema
+        leaves = pq.ParquetSchema(pq.read_metadata(pa.BufferReader(footer.getvalue())))
         paths = [leaves.column(i).path for i in range(len(leaves))]
         coded = [path for path in paths if path not in uncoded]
     return pq.ParquetWriter(sink, schema, use_dictionary=coded, write_statistics=coded)
