@@ -177,8 +177,10 @@ def workers(size: str, folder: Path) -> list[Figure]:
     def counted(source: Any, pairs: bool = False, **here: int) -> float:
         return fb.count(source, "class", pairs=pairs, **here).n_rows
 
+    # few enough rows that the disk does not decide, more than what starting a job costs
+    some, of_some = str(data.linked(path, min(copies, 5), folder)), each * min(copies, 5)
+
     def predicted(source: Any, name: str) -> float:
-        # few enough rows that the disk does not decide
         out = folder / name
         return fb.predict_to(model, source, out, parts=True, force=True).rows
 
@@ -215,12 +217,12 @@ def workers(size: str, folder: Path) -> list[Figure]:
                 now = partial(_now, pids, known)
                 figures += race.figures(title, here, ours, limits.of(pairs), now)
         for name, (paths, _, pids) in engines.items():
-            title = f"`predict_to` parts of {each:,} × 20 by {name}"
-            ours = partial(predicted, paths(str(path)), f"parts-{name}")
-            other = partial(predicted, str(path), "parts-here")
+            title = f"`predict_to` parts of {of_some:,} × 20 by {name}"
+            ours = partial(predicted, paths(some), f"parts-{name}")
+            other = partial(predicted, some, "parts-here")
             now = partial(_now, pids, known)
             figures += race.figures(title, other, ours, _Limits(1.5, 0.4), now)
-        figures += _frames(race, path, client, session)
+        figures += _frames(race, path, each, client, session)
     return figures
 
 
@@ -229,7 +231,7 @@ def _now(pids: set[int], known: set[int]) -> set[int]:
     return pids | ({*_descendants()} - known)
 
 
-def _frames(race: _Race, path: Path, client: Any, session: Any) -> list[Figure]:
+def _frames(race: _Race, path: Path, each: int, client: Any, session: Any) -> list[Figure]:
     """Measure frames of engines, next to what it takes to bring their rows to Python at all."""
     import dask.dataframe as dd
 
@@ -242,7 +244,7 @@ def _frames(race: _Race, path: Path, client: Any, session: Any) -> list[Figure]:
     del client  # is the one in use
     frame = dd.read_parquet(path, split_row_groups=1)
     figures += race.figures(
-        "`fb.count` of the same as a frame of Dask, next to computing its partitions",
+        f"`fb.count` of {each:,} × 20 as a frame of Dask, next to computing its partitions",
         lambda: int(frame.map_partitions(len).sum().compute()),
         partial(counted, frame),
         _Limits(1.3, 0.3),
@@ -251,7 +253,7 @@ def _frames(race: _Race, path: Path, client: Any, session: Any) -> list[Figure]:
     if session is not None:
         rows = session.read.parquet(str(path))
         figures += race.figures(
-            "`fb.count` of the same as a frame of Spark, next to draining `mapInArrow`",
+            f"`fb.count` of {each:,} × 20 as a frame of Spark, next to draining `mapInArrow`",
             lambda: _drained(rows),
             partial(counted, rows),
             _Limits(1.3, 0.3),
