@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import fastbayes as fb
+from fastbayes.evaluation.validate import comparison
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validation import evaluate_probabilities
-from fastbayes.models.registry import candidates
+from fastbayes.models.registry import Effort, candidates
 
 FEW = ["naive-bayes", "naive-bayes-bins", "tan", "gaussian-bayes", "prior"]
 
@@ -192,18 +196,44 @@ def test_threads_and_sources__change_nothing(tmp_path: Path) -> None:
 
 def test_costly_models__have_to_be_asked_for_where_there_is_much() -> None:
     rng = np.random.default_rng(7)
-    n = 60_000
-    many = {f"c{j}": rng.integers(0, 2, n) for j in range(17)}
+    n, d = 1_000, 70
+    many = {f"c{j}": rng.integers(0, 2, n) for j in range(d)}
     table = pa.table(many | {"y": rng.choice(["p", "q"], n)})
     board = fb.compare(table, "y", categorical=[*many], columns=[*many])
-    for name in ("a2de", "logistic", "weighted-naive-bayes", "network"):
-        assert board[name].reason == (
-            "takes part unasked up to 1,000,000 rows x columns, and these are 1,020,000: name it, "
-            "or say models='all'"
-        )
-        assert f"  {name}: takes part unasked" in str(board)
-    asked = fb.compare(table, "y", models=["network", "prior"], categorical=[*many])
-    assert not asked["network"].reason
+    # Ten nanoseconds of each class, of each row and each of eight joint values of three columns.
+    seconds = 6 * 10e-9 * 2 * math.comb(d, 3) * (n + 8)
+    assert board["a2de"].reason == (
+        f"would take about {seconds:,.0f} s, and unasked a model may take 5 s of so many rows: "
+        "name it, or say models='all'"
+    )
+    assert "  a2de: would take about" in str(board)
+    assert not board["network"].reason
+    asked = fb.compare(table, "y", models=["a2de"], categorical=[*many][:9], columns=[*many][:9])
+    assert not asked["a2de"].reason
+
+
+@pytest.mark.parametrize("models", [None, "all", ["tan", "logistic", "prior"]])
+def test_only_unasked__a_model_is_left_out(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "UNASKED", 0.0)
+    monkeypatch.setattr(comparison, "UNASKED_ROW", 0.0)
+    board = fb.compare(rows(1, 90), "y", models=models)
+    left = {entry.name for entry in board.entries if "would take about" in str(entry.reason)}
+    known = {name for name, (_, candidate) in candidates().items() if candidate.effort}
+    assert left == (known if models is None else set())
+
+
+@given(
+    st.integers(1, 3), st.integers(0, 50), st.lists(st.integers(0, 5), max_size=6),
+    st.integers(1, 4), st.booleans(),
+)  # fmt: skip
+def test_effort__is_that_of_rows_and_joint_values_of_every_set_of_columns(
+    together: int, n: int, sizes: list[int], n_classes: int, by_class: bool
+) -> None:
+    work = 0.0
+    for some in combinations([max(size, 1) for size in sizes], together):
+        work += n + math.prod(some)
+    found = Effort(2.0, together, by_class).seconds(n, sizes, n_classes)
+    assert found == pytest.approx(2e-9 * work * (n_classes if by_class else 1), rel=1e-12)
 
 
 # -- estimators of arrays ----------------------------------------------------------------------

@@ -485,8 +485,8 @@ def _figures(result: Any) -> Iterator[str]:
     cls=ModelOption,
     callback=names,
     metavar="A,B,...",
-    help="Models: {MODELS}, prior; or all; default: all that the columns allow, those that take "
-    "long up to 1,000,000 rows x columns.",
+    help="Models: {MODELS}, prior; or all; default: all that the columns allow, but those that "
+    "would take long, about which the leaderboard says how long.",
     common=True,
 )
 @click.option(

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 import importlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
+
+
+class Effort(NamedTuple):
+    """What a model takes to learn from rows and to score them, about.
+
+    Parameters
+    ----------
+    nanoseconds
+        Of processor time, for every set of columns that are looked at together, of each row and of
+        each of their joint values.
+    together
+        How many columns are looked at together.
+    by_class
+        Whether that is once for every class.
+    """
+
+    nanoseconds: float
+    together: int = 1
+    by_class: bool = False
+
+    def seconds(self, n_rows: float, sizes: Iterable[int], n_classes: int) -> float:
+        """Return the seconds of so many rows of columns with these numbers of values.
+
+        A number that is no bin counts as one value.
+        """
+        # Sets of so many columns, and the sum over them of their joint values, by their number.
+        sets, cells = ([1.0] + [0.0] * self.together for _ in range(2))
+        for size in sizes:
+            for k in range(self.together, 0, -1):
+                sets[k] += sets[k - 1]
+                cells[k] += cells[k - 1] * max(size, 1)
+        each = self.nanoseconds * 1e-9 * (n_classes if self.by_class else 1)
+        return each * (n_rows * sets[-1] + cells[-1])
 
 
 @dataclass(frozen=True)
@@ -23,15 +55,15 @@ class Candidate:
         Whether it sees numeric columns in bins; None for what the model itself does.
     when
         "always"; "numeric", where some column is numeric; or "all_numeric", where every column is.
-    most_cells
-        Of a table of more rows x columns it takes part only where `compare` is asked for it.
+    effort
+        What it takes, for `compare` to leave it out unasked where that is long; None: never.
     """
 
     suffix: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     bins: bool | None = None
     when: Literal["always", "numeric", "all_numeric"] = "always"
-    most_cells: float = math.inf
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True)
@@ -81,8 +113,11 @@ class ModelEntry:
 
 
 COMPARED = (Candidate(),)
-# What goes over the rows again and again, searches, or counts triples.
-COSTLY = (Candidate(most_cells=1e6),)
+# What counts pairs of columns, or triples of them, searches, or goes over the rows again and again:
+# measured on 2,000 to 50,000 rows of 20 to 250 columns.
+PAIRS = (Candidate(effort=Effort(0.5, together=2)),)
+TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
+SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
 
 FAMILIES = "discrete.family_model.LooFamilies"
 
@@ -140,17 +175,17 @@ register(
     ),
     "discrete.naive_bayes.LooNaive",
 )
-register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED, FAMILIES)
-register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED, FAMILIES)
-register("KDB", "fastbayes.models.discrete.kdb", "kdb", COMPARED, FAMILIES)
+register("SPODE", "fastbayes.models.discrete.spode", "spode", PAIRS, FAMILIES)
+register("TAN", "fastbayes.models.discrete.tan", "tan", PAIRS, FAMILIES)
+register("KDB", "fastbayes.models.discrete.kdb", "kdb", PAIRS, FAMILIES)
 register(
     "AODE",
     "fastbayes.models.discrete.aode",
     "aode",
-    COMPARED,
+    PAIRS,
     "discrete.aode.LooAverage",
 )
-register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COSTLY)
+register("A2DE", "fastbayes.models.discrete.a2de", "a2de", TRIPLES)
 register(
     "JointBayes",
     "fastbayes.models.joint.joint",
@@ -179,10 +214,15 @@ register(
     "WeightedNaiveBayes",
     "fastbayes.models.discrete.weighted_naive_bayes",
     "weighted-naive-bayes",
-    COSTLY,
+    (Candidate(effort=Effort(60.0, by_class=True)),),
 )
-register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", COSTLY)
-register("NetworkClassifier", "fastbayes.models.discrete.network", "network", COSTLY, FAMILIES)
+register(
+    "LogisticRegression",
+    "fastbayes.models.logistic.logistic",
+    "logistic",
+    (Candidate(effort=Effort(40.0, by_class=True)),),
+)
+register("NetworkClassifier", "fastbayes.models.discrete.network", "network", SEARCH, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
 register("Blend", "fastbayes.evaluation.calibrate.blend", "blend")
 register("CategoricalNB", "fastbayes.models.sklearn.naive_bayes")

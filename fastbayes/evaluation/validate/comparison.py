@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 import warnings
@@ -61,7 +60,7 @@ from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import Candidate, by_name, candidates
+from fastbayes.models.registry import Candidate, Effort, by_name, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, opened_to_learn
 from fastbayes.scan.data_warnings import remark
@@ -80,6 +79,8 @@ MOST = (1 << 63) - 1
 PRIOR, ALL = "prior", "all"
 # Folds where nothing else is said.
 FOLDS = 5
+# Seconds of processor time that a model may take unasked, and those of each row in addition.
+UNASKED, UNASKED_ROW = 5.0, 1e-5
 
 
 @contextmanager
@@ -136,7 +137,7 @@ class Runner:
     make        gives the model, unfitted
     bins        whether it sees bins of numeric columns
     given       the name or the model that it was asked for by
-    most_cells  the largest table, in rows x columns, of which it takes part
+    effort      what it takes, where it is left out if that is long
     bare        whether it sees no columns at all
     of_arrays   whether it is an estimator of arrays
     counted     counts of all rows that it alone needs, by folds, while it learns from them
@@ -147,7 +148,7 @@ class Runner:
     make: Callable[[], Any]
     bins: bool
     given: Any = None
-    most_cells: float = math.inf
+    effort: Effort | None = None
     bare: bool = False
     of_arrays: bool = False
     counted: Statistics | None = None
@@ -261,8 +262,9 @@ class ComparisonRunner:
         """Count all rows for every model."""
         opened = self.opened
         self.runners = list(wanted)
-        if (n_rows := opened.source.n_rows) is not None:
-            self._check_cost(n_rows)
+        # What is not known yet is taken to be little.
+        width = len(opened.learning().features)
+        self._check_cost(opened.source.n_rows or 0, [1] * width, 1)
         if opened.folds is None:
             for runner in self.runners:
                 runner.attempt(_check_leaves_out)
@@ -292,19 +294,23 @@ class ComparisonRunner:
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
         remark(self.stats)
-        if n_rows is None:
-            self._check_cost(self.stats.n_rows)
         self.views = Views(self.stats.schema)
+        sizes = [feature.size for feature in self.views.bins.features]
+        self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
 
-    def _check_cost(self, n_rows: float) -> None:
+    def _check_cost(self, n_rows: float, sizes: Sequence[int], n_classes: int) -> None:
         """Leave out models that were not asked for by name and would take long."""
-        n_columns = len(self.opened.learning().features)
+        folds, most = self.opened.folds, UNASKED + UNASKED_ROW * n_rows
+        times = 1 if folds is None else 1 + len(folds.names()[0])
         for runner in self._standing():
-            if n_rows * n_columns > runner.most_cells:
+            if runner.effort is None:
+                continue
+            seconds = times * runner.effort.seconds(n_rows, sizes, n_classes)
+            if seconds > most:
                 runner.reason = (
-                    f"takes part unasked up to {runner.most_cells:,.0f} rows x columns, and these "
-                    f"are {n_rows * n_columns:,.10g}: name it, or say models={ALL!r}"
+                    f"would take about {seconds:,.0f} s, and unasked a model may take {most:,.0f} "
+                    f"s of so many rows: name it, or say models={ALL!r}"
                 )
 
     def _counted(self) -> Statistics:
@@ -782,8 +788,7 @@ def compare(
         "weighted-naive-bayes", "logistic", "network", and "prior", the shares of the classes;
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
-        default, but that "a2de", "weighted-naive-bayes", "logistic" and "network" take part up to
-        1,000,000 rows x columns.
+        default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; five folds by default.
     sample_weight
@@ -823,6 +828,11 @@ def compare(
 
     Notes
     -----
+    By default a model takes part that is expected to take 5 seconds of one processor at most, and
+    10 more for each million rows. What it takes is estimated from the rows, the folds and the
+    columns: models of pairs of columns and searches for a network grow with the square of their
+    number, A2DE with its cube, and with what values are joint. Others are listed with the estimate.
+
     The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
     all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
@@ -954,7 +964,7 @@ def wanted(
             given.make = partial(entry.load(), **candidate.parameters, missing=missing)
             bins = given.make()._discretizes if candidate.bins is None else candidate.bins
             given.bins, given.bare, name = bins, model == PRIOR, name or model
-            given.most_cells = candidate.most_cells if unasked else math.inf
+            given.effort = candidate.effort if unasked else None
             if not contest.suits(candidate) and contest.numeric:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels.shared.arrays import Floats
+
+# Multiplications of a product of matrices that no BLAS shares out among threads: theirs cost more
+# than such products take, and more threads than the caller asked for would wait for each other.
+ONE_THREAD = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,10 @@ class Gradient:
         slopes = table[rows.numeric : rows.numeric + self.layout.n_numeric]
 
         def run(packed: Packed) -> Floats:
-            result = packed.numbers.T @ slopes + table[0]
+            result = np.empty((packed.n_rows, theta.shape[1]))
+            for some in _pieces(packed.n_rows, slopes.size):
+                np.matmul(packed.numbers[:, some].T, slopes, out=result[some])
+            result += table[0]
             for index in packed.index:
                 result += table[index]
             return result
@@ -181,7 +188,10 @@ class Gradient:
                 result[:, k] += np.bincount(index, factor, length)
         result[0] = factors.sum(axis=0)
         first = layout.rows.numeric
-        result[first : first + layout.n_numeric] = packed.numbers**power @ factors
+        own, numbers = result[first : first + layout.n_numeric], packed.numbers
+        numbers = numbers if power == 1 else numbers**power
+        for some in _pieces(packed.n_rows, own.size):
+            own += numbers[:, some] @ factors[some]
         return result[:-1]
 
 
@@ -225,6 +235,13 @@ class Hessian:
             # The rows are kept with theirs, lest others take their place in memory.
             self._kept[id(packed)] = packed, shares
         return shares
+
+
+def _pieces(n_rows: int, each: int) -> Iterator[slice]:
+    """Yield stretches of rows that take so many multiplications each, few enough together."""
+    step = max(1, ONE_THREAD // max(each, 1))
+    for first in range(0, n_rows, step):
+        yield slice(first, first + step)
 
 
 def _sigmoid(m: Floats) -> Floats:

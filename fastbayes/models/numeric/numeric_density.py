@@ -597,20 +597,21 @@ def best_kind(
         return "gaussian"
     moments = some_columns(stats.moments, [place])
     gaussian = LooGaussians(moments, weighted=stats.weighted, names=[values.name], **options)
-    scores = dict.fromkeys(("gaussian", *made), 0.0)
+    # Of values that are constant within every class a Gaussian says nothing.
+    kinds = ["gaussian", *made] if values.within != 0 else [*made]
+    if made["kde"].spiked:
+        kinds.remove("kde")
+    scores = dict.fromkeys(kinds, 0.0)
     for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
         if not len(points):
             continue
         less, y, every = np.minimum(weight, 1.0), np.full(len(points), c), np.arange(len(points))
-        found = {kind: density.left_out(c, every, less) for kind, density in made.items()}
-        found["gaussian"] = own_gaussian(gaussian, points, y, less)
-        for kind, terms in found.items():
+        for kind in scores:
+            if kind == "gaussian":
+                terms = own_gaussian(gaussian, points, y, less)
+            else:
+                terms = made[kind].left_out(c, every, less)
             scores[kind] += float((weight * terms).sum())
-    if values.within == 0:
-        # Constant within every class, of which a Gaussian says nothing.
-        del scores["gaussian"]
-    if made["kde"].spiked:
-        del scores["kde"]
     return max(scores, key=lambda kind: scores[kind])
 
 
