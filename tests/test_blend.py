@@ -243,11 +243,11 @@ def test_members__are_judged_as_by_k_fold(weight: str | None) -> None:
     rows = table().append_column("w", pa.array(np.random.default_rng(1).integers(0, 4, 240) / 2))
     rows = rows if weight else rows.drop_columns("w")
     model = fb.Blend(FEW).fit(rows, "y", sample_weight=weight)
-    board = fb.compare(rows, "y", models=FEW, folds=5, sample_weight=weight, race=False)
+    board = fb.compare(rows, "y", models=FEW, folds=10, sample_weight=weight, race=False)
     for name in FEW:
         assert model.member_log_loss_[name] == pytest.approx(board[name].figures.log_loss, rel=1e-9)
     if weight is None:
-        alone = fb.k_fold(fb.TAN(), rows, "y", folds=5)
+        alone = fb.k_fold(fb.TAN(), rows, "y", folds=10)
         assert model.member_log_loss_["tan"] == pytest.approx(alone.log_loss, rel=1e-9)
 
 
@@ -264,7 +264,7 @@ def test_a_member_of_many_rows__is_fitted_as_it_is_alone() -> None:
     board = fb.compare(rows, "y", models=["logistic"], folds=2, race=False)
     blend = fb.Blend(["naive-bayes", "logistic"], folds=2).fit(rows, "y")
     assert alone.trace_[0, 0] < 1  # it began with a sample of the rows
-    for model in (board.best.model, blend.members_["logistic"].model):
+    for model in (board.best.model.model_, blend.members_["logistic"].model):
         # Shares of the rows and passes over them; moments of folds add up to other last bits.
         np.testing.assert_array_equal(model.trace_[:, [0, 3]], alone.trace_[:, [0, 3]])
         np.testing.assert_allclose(model.coef_, alone.coef_, atol=1e-8)
@@ -302,7 +302,7 @@ def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None
 def test_one_member__is_that_member_calibrated(member: Any) -> None:
     rows = table(400, 3)
     model = fb.Blend(member).fit(rows, "y")
-    expected = fb.Calibrated(member, validation="k_fold", folds=5).fit(rows, "y")
+    expected = fb.Calibrated(member, validation="k_fold", folds=10).fit(rows, "y")
     np.testing.assert_allclose(
         model.predict_proba(rows), expected.predict_proba(rows), rtol=1e-5, atol=1e-7
     )

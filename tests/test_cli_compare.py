@@ -24,7 +24,7 @@ def test_json__is_what_compare_returns(data: Path) -> None:
     told = answer("compare", data, "--target", "play")
     expected = fb.compare(str(data), "play").to_dict()
     assert told["validation"] == "k-fold"
-    assert {m["scored"] for m in told["models"]} == {"5 folds", None}
+    assert {m["scored"] for m in told["models"]} == {"10 folds", None}
     assert told["rows"] == 300
     assert told["classes"] == ["no", "yes"]
     for mine, theirs in zip(told["models"], expected["models"], strict=True):
@@ -50,17 +50,17 @@ def test_leave_one_out__says_what_all_rows_told(data: Path) -> None:
 
 def test_text__is_a_table_with_the_winner_marked(data: Path) -> None:
     lines = run("compare", data, "--target", "play").stdout.splitlines()
-    assert lines[0] == "5 folds of 300 rows, 2 classes"
+    assert lines[0] == "10 folds of 300 rows, 2 classes"
     assert lines[2].split()[:2] == ["model", "accuracy"]
     assert [line[:2] for line in lines[3:8]] == ["* ", "  ", "  ", "  ", "  "]
     assert lines[-1].startswith("shared by all: cut points ")
 
 
 def test_models_and_folds(data: Path) -> None:
-    told = answer("compare", data, "--target", "play", "--models", "tan, aode", "--folds", "5")
+    told = answer("compare", data, "--target", "play", "--models", "tan, aode", "--folds", "10")
     assert told["validation"] == "k-fold"
     assert {m["model"] for m in told["models"]} == {"tan", "aode"}
-    options = {"models": ["tan", "aode"], "validation": "k_fold", "folds": 5}
+    options = {"models": ["tan", "aode"], "validation": "k_fold", "folds": 10}
     assert (
         told["models"][0]["log_loss"]
         == fb.compare(str(data), "play", **options).best.figures.log_loss

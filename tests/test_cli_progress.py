@@ -65,16 +65,18 @@ def test_compare__counts_the_work_of_each_stage(data: Path, folds: int | None) -
         assert n % total == 0
         assert unit == "rows" or n == total
     assert steps.done == sum(n for _, unit, n, _ in steps.stages if unit == "rows")
-    assert [name for name, *_ in steps.stages][-1] == "ranking"
+    *_, before, last = [name for name, *_ in steps.stages]
+    assert before == "ranking"
+    assert last.startswith("temperature of ")
 
 
 def test_compare__gives_rows_alone_to_what_knows_no_stages(data: Path) -> None:
     rows: list[int] = []
     fb.compare(data, "play", models=["naive-bayes", "aode"], progress=rows.append,
                validation="leave_one_out")  # fmt: skip
-    assert sum(rows) == 3 * ROWS  # cut points, counts, scores
+    assert sum(rows) == 4 * ROWS  # cut points, counts, scores, the winner's temperature
     assert stage(rows.append, "ranking", 2, "models")(1) is None
-    assert sum(rows) == 3 * ROWS
+    assert sum(rows) == 4 * ROWS
 
 
 def test_steps__rows_that_are_read_again_are_another_scan() -> None:
@@ -146,6 +148,6 @@ def test_bar__shows_the_stages_of_compare(data: Path) -> None:
     with on_terminal(*args) as (process, end):
         said = shown(end)
         assert process.wait(60) == 0
-    for name in ("counting", "fitting aode", "scoring 2 models", "ranking"):
+    for name in ("counting", "fitting aode", "scoring 2 models", "ranking", "temperature of aode"):
         assert f"comparing: {name}: " in said
-    assert re.search(r"comparing: ranking: 100%\|█+\| 2\.00/2\.00", said)
+    assert re.search(r"comparing: temperature of aode: 100%\|█+\| 3\.00k/3\.00k", said)

@@ -34,7 +34,9 @@ def test_the_winner__is_a_whole_model() -> None:
     best = fb.compare(T, "y", models=["aode"]).best.model
     assert best.n_features_in_ == 3
     assert best.feature_names_in_.tolist() == list("abc")
-    adapted = best.adapt_prior(X)
+    with pytest.raises(AttributeError, match=r"model_\.adapt_prior"):
+        best.adapt_prior(X)
+    adapted = best.model_.adapt_prior(X)  # the model without its temperature
     assert adapted.predict_proba(X).shape == (200, 2)
     A = np.array([[0, 1.0], [1, 0], [0, 0], [1, 1]] * 5)
     array = fb.compare(A, list("nppn") * 5).best.model
@@ -125,7 +127,8 @@ def test_compare__cuts_columns_alike_or_says_so() -> None:
     assert "has discretize=('width', 3), but columns are cut alike" in board["w"].reason
     alike = fb.compare(table, "y", models=models, discretize=("width", 3))
     for entry in alike.entries:
-        assert entry.model.discretize == ("width", 3)
+        model = getattr(entry.model, "model_", entry.model)
+        assert model.discretize == ("width", 3)
         assert len(entry.model.schema_.features[0].cuts) == 2
 
 

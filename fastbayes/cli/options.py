@@ -618,7 +618,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "A,B,...",
         callback=names,
     ),
-    "folds": _says("Folds that the members are weighted by; default: 5.", type=click.IntRange(2)),
+    "folds": _says(
+        "Folds that the members are weighted by; default: by the number of rows, as in compare.",
+        type=click.IntRange(2),
+    ),
     "standard_errors": _says(
         "Keep what standard errors and Wald intervals of the coefficients need.", is_flag=True
     ),

@@ -23,7 +23,15 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
 from fastbayes.data.filesource import FileSource
-from fastbayes.data.folds import Census, Folds, FoldsByColumn, FoldsByPlace
+from fastbayes.data.folds import (
+    FOLDS,
+    MANY_ROWS,
+    Census,
+    Folds,
+    FoldsByColumn,
+    FoldsByPlace,
+    folds_for,
+)
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
@@ -136,6 +144,24 @@ def with_folds(
         name += "_"
     joined = Joined(opened, {name: to_array(name, folds)})
     return joined, FoldsByColumn(joined.schema, name)
+
+
+def default_folds(source: Source | Joined, seed: int = 0) -> FoldsByPlace:
+    """Return folds by place, as many as the number of rows asks for.
+
+    Where the source does not know that, rows are read until there are many.
+    """
+    if isinstance(source, Counter):
+        return FoldsByPlace(FOLDS, seed)
+    n_rows = source.n_rows
+    if n_rows is None:
+        n_rows = 0
+        for segment in source.segments(BLOCK_ROWS):
+            for rows in segment.batches():
+                n_rows += rows.num_rows
+                if n_rows >= MANY_ROWS:
+                    return FoldsByPlace(folds_for(n_rows), seed)
+    return FoldsByPlace(folds_for(n_rows), seed)
 
 
 def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:

@@ -17,7 +17,7 @@ from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import FoldsByPlace
+from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
 from fastbayes.evaluation.calibrate.member_rows import MemberRows
@@ -30,7 +30,7 @@ from fastbayes.models.estimator.log_space import Floats, row_argmax
 from fastbayes.models.estimator.parameters import DISCRETIZE, fitted, parameter, whole
 from fastbayes.models.estimator.store import jsonable, made
 from fastbayes.models.estimator.unavailable import unavailable
-from fastbayes.scan.counting import Opened, with_folds
+from fastbayes.scan.counting import Opened, default_folds, with_folds
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
@@ -170,7 +170,14 @@ class Blend(TableRows):
         default=None,
         kw_only=False,
     )
-    folds: int = parameter("Number of folds.", default=5, check=whole(2))
+    folds: int | None = parameter(
+        """
+        Number of folds; None: by the number of rows, as in `compare`: 20 of up to 100 rows, 10 of
+        up to 1,000 and 5 of more.
+        """,
+        default=None,
+        check=whole(2, besides=(None,)),
+    )
     domains: Mapping[str, Any] | None = _OF_TABLES["domains"]
     categorical: Picks = _OF_TABLES["categorical"]
     columns: Picks = _OF_TABLES["columns"]
@@ -192,6 +199,7 @@ class Blend(TableRows):
     log_loss_: tuple[float, float] = fitted(
         "Mean log-loss of held-out rows by the linear pool as it is, and by the blend."
     )
+    n_folds_: int = fitted("Number of folds that the weights were learned from.")
     statistics_: Statistics = fitted("Counts of the values of all rows, and moments of numbers.")
     _pools: Pools = fitted()
     _rows: list[MemberRows] = fitted()
@@ -232,7 +240,7 @@ class Blend(TableRows):
         if hasattr(X, "__next__"):
             raise read_only_once(type(X).__name__, SCANS)
         source, target, weight, domains = open_training(self, X, y, sample_weight, reset=True)
-        source, folds = with_folds(source, self.apart())
+        folds = self.apart(source)
         features = [name for name in source.schema.names if name not in (target, weight)]
         parts = date_parts(source, features, self.dates, threads=self.threads)
         domains = {**domains, **declared(self.domains)}
@@ -249,9 +257,28 @@ class Blend(TableRows):
         named = "feature_names_in_" in vars(self)
         return self.learn(Opened(source, target, weight, folds, learning), named=named)
 
-    def apart(self) -> FoldsByPlace:
-        """Return which fold a row belongs to."""
-        return FoldsByPlace(int(self.folds))
+    def apart(self, source: Any) -> Folds:
+        """Return which fold each row of an open source belongs to.
+
+        Parameters
+        ----------
+        source
+            The rows; where it does not know how many they are, some are read.
+
+        Returns
+        -------
+        Folds
+            Folds by the place of a row.
+
+        Raises
+        ------
+        DataError
+            When workers read the rows, which have no places.
+        """
+        given = self.folds
+        folds = default_folds(source) if given is None else FoldsByPlace(int(given))
+        with_folds(source, folds)
+        return folds
 
     def learn(
         self, opened: Opened, *, named: bool = True, progress: Progress | None = None
@@ -291,6 +318,7 @@ class Blend(TableRows):
         for model in models.values():  # what held for this job is no property of the model
             model.set_params(**dict.fromkeys(contest.limits))
         self.dropped_, self.member_log_loss_ = dropped, losses
+        self.n_folds_ = len(contest.stats.fold_names)
         self.log_loss_ = cross_fitted(found.folds)
         return self._made_of(found.stats, models, pools.of_models(used), named)
 
@@ -451,6 +479,7 @@ class Blend(TableRows):
             "dropped": self.dropped_,
             "member_log_loss": self.member_log_loss_,
             "log_loss": list(self.log_loss_),
+            "n_folds": self.n_folds_,
         }
         return header, {
             f"{part}.{name}": array
@@ -505,6 +534,8 @@ class Blend(TableRows):
         self.member_log_loss_ = {str(name): float(loss) for name, loss in losses}
         before, after = header["log_loss"]
         self.log_loss_ = float(before), float(after)
+        # A file without it is of a version that had a number of folds as its parameter.
+        self.n_folds_ = int(header.get("n_folds", params["folds"]))
         if not len(stats.schema.classes) or not stats.values.class_counts.sum() > 0:
             raise ValueError("there is no class")
         return self._made_of(stats, models, pools, bool(header["named"]))

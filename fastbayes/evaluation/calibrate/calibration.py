@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -14,14 +15,18 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
 from fastbayes.data.segments import check_rereadable, read_only_once
+from fastbayes.evaluation.calibrate.held_out_members import posterior_samples
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
+from fastbayes.evaluation.calibrate.pools import MOST_HELD
 from fastbayes.evaluation.calibrate.posterior_maps import (
     MAPS,
     CalibrationLosses,
     Isotonic,
+    PosteriorRows,
     RowBuffer,
     Temperature,
 )
+from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.inputs import open_training
@@ -45,6 +50,12 @@ from fastbayes.models.sklearn.array_rows import DropIn
 FROM_MODEL = ("schema_", "statistics_", "unseen", "threads", "columns", "exclude")
 # Why rows are read more than once.
 SCANS = "Calibrated fits the model and then scores the rows"
+# Parts of the rows of leave-one-out, each scored by the temperature of the others.
+PARTS = 10
+# A posterior below this one counts as it: so does one that is 0, which no temperature changes.
+LEAST_POSTERIOR = float(np.finfo(np.float64).tiny)
+# How a temperature is found.
+STEPS: dict[str, Any] = {"tol": 1e-8, "max_iter": 200}
 # Log joints this close to the best, in units of it, tie: they differ by rounding alone.
 EXACT = 8 * 2.0**-53
 
@@ -108,6 +119,36 @@ class CalibratedScorer:
         np.copyto(joint, top, where=joint >= top - EXACT * np.abs(top))
         normalise(joint, nothing)
         self._map(joint)
+
+
+def _log_rows(posterior: Floats, y: NDArray[np.intp], weight: Floats) -> PosteriorRows:
+    return PosteriorRows(np.log(np.maximum(posterior, LEAST_POSTERIOR)), y, weight)
+
+
+def _summed(parts: Sequence[PosteriorRows], summary: Callable[[], Any]) -> Any:
+    """Return what `summary` makes, with the rows of all parts."""
+    total = summary()
+    for part in parts:
+        total.update(*part)
+    return total
+
+
+def cross_fitted(parts: Sequence[PosteriorRows], n_classes: int) -> float:
+    """Return the mean log-loss of the rows of each part by the temperature of the others.
+
+    NaN of a single part.
+    """
+    if len(parts) < 2:
+        return math.nan
+    total = weight = 0.0
+    for part in parts:
+        others = [other for other in parts if other is not part]
+        kept = _summed(others, partial(RowBuffer, n_classes))
+        found, convergence = Temperature.learned(kept, partial(_summed, others), n_classes, **STEPS)
+        convergence.warn()
+        losses = _summed([part], partial(CalibrationLosses, found))
+        total, weight = total + losses.after, weight + losses.total
+    return total / max(weight, np.finfo(float).tiny)
 
 
 class Calibrated(TableRows, Iterative):
@@ -175,9 +216,9 @@ class Calibrated(TableRows, Iterative):
     folds: int = parameter("Number of folds.", default=10, check=whole(2))
     tol: float = tolerance(
         "The temperature is found where a step of Newton's method changes no more of it than this.",
-        1e-8,
+        STEPS["tol"],
     )
-    max_iter: int = replace(MAX_ITER, default=200)
+    max_iter: int = replace(MAX_ITER, default=STEPS["max_iter"])
 
     calibration_: Temperature | Isotonic = fitted("The map: its `temperature`, or its `curves`.")
     validation_: str = fitted('"leave_one_out" or "k_fold", whichever was taken.')
@@ -333,6 +374,38 @@ class Calibrated(TableRows, Iterative):
         check_rereadable(source, SCANS)
         how = self.validation, int(self.folds)
         return self._mapped(model, held_out(model, source, target, weight, *how))
+
+    @classmethod
+    def _of_winner(
+        cls,
+        contest: ComparisonRunner,
+        runner: Runner,
+        by_fold: Sequence[Runner],
+        fixed: tuple[str, ...],
+    ) -> tuple[Self, float]:
+        """Return the winner of a comparison with a temperature, and its log-loss held out.
+
+        The posteriors of a fold, of which the temperature is learned, are those of the model that
+        wins by all other folds, `by_fold`: the winner's own look better than those of new rows,
+        for it is the winner by them. Where rows were left out one by one there are only these. The
+        log-loss is of each fold, or else of each tenth row, by the temperature of the others.
+        """
+        like = type(runner.model)(**runner.model.get_params(deep=False))
+        like.set_params(**dict.fromkeys(contest.limits))
+        judged = {each.name: each for each in (*by_fold, runner)}
+        doing = f"temperature of {runner.name}"
+        samples = posterior_samples(contest, [*judged.values()], MOST_HELD, doing)
+        if by_fold:
+            chosen = [samples[each.name][fold] for fold, each in enumerate(by_fold)]
+            parts = [_log_rows(*sample.rows()) for sample in chosen]
+        else:
+            rows = _log_rows(*samples[runner.name][0].rows())
+            parts = [rows.some(slice(i, None, PARTS)) for i in range(PARTS)]
+        parts = [part for part in parts if len(part.y)]
+        method = "k_fold" if by_fold else "leave_one_out"
+        self = cls(like, validation=method, folds=max(len(by_fold), 2))
+        held = HeldOut(method, fixed, partial(_summed, parts))
+        return self._mapped(runner.model, held), cross_fitted(parts, len(contest.classes))
 
     def _mapped(self, model: Any, held: HeldOut) -> Self:
         """Learn the map from rows that are scored by models that had not seen them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, w
 from fastbayes.evaluation.validate.scoring import scores
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
-from fastbayes.scan.counting import census_of
 from fastbayes.scan.request import stage
 from fastbayes.statistics.bundle import Statistics
 
@@ -42,6 +41,9 @@ MEMBERS = (
 # the number of columns, or is a search in each column.
 OF_PAIRS = {"tan", "kdb", "aode", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"}
 OF_FEW, MOST_COLUMNS = OF_PAIRS | {"naive-bayes-auto"}, 256
+
+# What a sample of posteriors is made of.
+ARRAYS = ("posterior", "y", "weight")
 
 # What is counted of all rows besides what the members need.
 COUNTED = ("values", "moments")
@@ -78,6 +80,17 @@ class PosteriorSample:
         """Return posteriors, class codes and weights."""
         y, weight = np.concatenate(self._y), np.concatenate(self._weight)
         return np.concatenate(self._posterior), y, weight
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the rows as named arrays, which `take` adds to others."""
+        return dict(zip(ARRAYS, self.rows(), strict=True))
+
+    def take(self, arrays: Mapping[str, Any]) -> None:
+        """Add the rows of such arrays, which come after these."""
+        posterior, y, weight = (arrays[name] for name in ARRAYS)
+        self._posterior.append(posterior)
+        self._y.append(y)
+        self._weight.append(weight)
 
 
 class HeldOutMembers(NamedTuple):
@@ -127,7 +140,8 @@ def held_out_members(
         # What there is to be said of the rows has been said, and this is of rows without a fold.
         warnings.simplefilter("ignore", FastBayesWarning)
         contest.fit_by_folds()
-    samples = _scored(contest, [r for r in contest.runners if r.stands], most)
+    able = [runner for runner in contest.runners if runner.stands]
+    samples = posterior_samples(contest, able, most, f"scoring {len(able)} models")
     standing = [runner for runner in contest.runners if runner.stands]
     failed |= {runner.name: runner.reason for runner in contest.runners if not runner.stands}
     if not standing:
@@ -151,21 +165,21 @@ def held_out_members(
     )
 
 
-def _scored(
-    contest: ComparisonRunner, runners: Sequence[Runner], most: int
+def posterior_samples(
+    contest: ComparisonRunner, runners: Sequence[Runner], most: int, doing: str
 ) -> dict[str, list[PosteriorSample]]:
-    """Return the posteriors of each fold by model; note why a model cannot score some row."""
+    """Return the posteriors of each fold by model; note why a model cannot score some row.
+
+    About `most` numbers are kept, over models, rows and classes: of more rows each k-th. `doing` is
+    what the scan is called.
+    """
     if not runners:
         return {}
     opened, n_classes = contest.opened, len(contest.classes)
-    n_rows = opened.source.n_rows
-    if n_rows is None:  # weights say nothing of the number of rows
-        weighted, threads = contest.stats.weighted, contest.options["threads"]
-        n_rows = census_of(opened, threads).n_rows if weighted else int(contest.stats.n_rows)
-    step = max(1, -(-n_rows * len(runners) * n_classes // most))
+    step = max(1, -(-contest.n_read * len(runners) * n_classes // most))
     summary = partial(PosteriorSample, n_classes, step)
     contestants = [contest.contestant(runner, summary) for runner in runners]
-    stage(contest.progress, f"scoring {len(runners)} models")
+    stage(contest.progress, doing)
     found, _ = scores(
         opened.source,
         contest.rows,

@@ -94,7 +94,6 @@ def fit_source(
     and the model's `fit` do.
     """
     model._check_parameters()
-    blend = isinstance(model, Blend)
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
     if calibrated is not model:
         model._check_parameters()
@@ -102,7 +101,6 @@ def fit_source(
         source,
         target,
         sample_weight=sample_weight,
-        folds=model.apart() if blend else None,
         domains=model.domains,
         categorical=model.categorical,
         missing=model._counts_missing,
@@ -113,7 +111,8 @@ def fit_source(
         null_values=null_values,
         filesystem=filesystem,
     )
-    if blend:
+    if isinstance(model, Blend):
+        opened = opened._replace(folds=model.apart(opened.source))
         model.learn(opened, named=not is_array(source), progress=progress)
         return
     rows, where = opened.source, opened.source.description

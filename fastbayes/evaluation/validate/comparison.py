@@ -40,7 +40,7 @@ from fastbayes.evaluation.validate.array_estimators import (
     is_estimator,
 )
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
-from fastbayes.evaluation.validate.leaderboard import Comparison, Entry, ranked
+from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, ranked
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
@@ -60,9 +60,9 @@ from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import Candidate, Effort, by_name, candidates
+from fastbayes.models.registry import MODELS, Candidate, Effort, by_name, candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, opened_to_learn
+from fastbayes.scan.counting import Opened, default_folds, opened_to_learn, with_folds
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
@@ -77,8 +77,6 @@ logger = logging.getLogger("fastbayes")
 MOST = (1 << 63) - 1
 # What a model of no columns is called, and what stands for all models.
 PRIOR, ALL = "prior", "all"
-# Folds where nothing else is said.
-FOLDS = 5
 # Seconds of processor time that a model may take unasked, and those of each row in addition.
 UNASKED, UNASKED_ROW = 5.0, 1e-5
 
@@ -672,6 +670,40 @@ class ComparisonRunner:
             for gap in (_log_loss(e) - _log_loss(best),)
         ]
 
+    def _winners_by_others(self, entries: Sequence[Entry]) -> list[Runner]:
+        """Return for each fold the model of least log-loss on the rows of all other folds.
+
+        Of equals the first of the entries; without folds there is none.
+        """
+        runners, found = {runner.name: runner for runner in self.runners}, []
+        for fold in self.stats.fold_names:
+            best, least = "", math.inf
+            for entry in entries:
+                assert entry.figures is not None
+                others = (f for name, f in entry.figures.folds.items() if name != fold)
+                lost = sum(f.n * f.log_loss for f in others)
+                if not best or lost < least * (1 - SAME):
+                    best, least = entry.name, lost
+            found.append(runners[best])
+        return found
+
+    def _with_temperature(self, entry: Entry, entries: Sequence[Entry]) -> Entry:
+        """Return the winner, its posteriors mapped by a temperature; its figures are those before.
+
+        Shares of classes need none, and of an estimator of arrays there is no `Calibrated`.
+        """
+        (runner,) = (runner for runner in self.runners if runner.name == entry.name)
+        if runner.bare or runner.of_arrays:
+            return entry
+        start = time.perf_counter()
+        assert entry.figures is not None
+        of_winner = MODELS["Calibrated"].load()._of_winner
+        by_fold = self._winners_by_others(ranked(entries))
+        model, calibrated = of_winner(self, runner, by_fold, entry.figures.fixed)
+        self.seconds["temperature"] = time.perf_counter() - start
+        temperature = model.calibration_.temperature
+        return replace(entry, model=model, temperature=temperature, calibrated=calibrated)
+
     def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
         models = [runner.model for runner in self._ours() if runner.model is not None]
@@ -706,7 +738,7 @@ class ComparisonRunner:
         lost = [r.lost or Entry(r.name, r.reason) for r in self.runners if not r.stands]
         first, *others = ranked([*entries, *lost])
         return Comparison(
-            (replace(first, winner=True), *others),
+            (self._with_temperature(replace(first, winner=True), entries), *others),
             how,
             self.stats.n_rows,
             self.classes,
@@ -790,7 +822,8 @@ def compare(
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
         default, but for models that would take long (see Notes).
     folds, seed
-        As in `k_fold`; five folds by default.
+        As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
+        of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss
@@ -815,7 +848,7 @@ def compare(
     -------
     Comparison
         The leaderboard; print it, or see its `table`. `best.model` is the winner, fitted to all
-        rows.
+        rows, and `Calibrated` by a temperature; `best.model.model_` is without it.
 
     Raises
     ------
@@ -839,6 +872,12 @@ def compare(
     the joint models, for cells, of all folds at once where columns are categories; KDB takes one
     for its families, and one without each fold. Leave-one-out knows neither A2DE, nor logistic
     regression, nor weighted naive Bayes.
+
+    The figures are those of the models as they are, and the winner is chosen by them. Its
+    temperature comes from posteriors of each fold by the model that wins by the other folds, since
+    the winner's own are better than those of new rows: of few rows the best of many models is in
+    part the luckiest. One more scan scores these models, and keeps 2,097,152 numbers at most, of
+    more rows each k-th. An estimator of arrays has no temperature, nor has the prior.
 
     `Entry.gap_error` is the standard error of the difference to the winner's log-loss, from the
     differences row by row. A probability below 1e-15 counts as that in a log-loss, which therefore
@@ -865,14 +904,12 @@ def compare(
     >>> [(entry.name, entry.figures.accuracy) for entry in board.entries[:2]]
     [('aode', 1.0), ('tan', 1.0)]
     >>> board["tan"].gap < board["prior"].gap, board["tan"].scored
-    (True, '5 folds')
+    (True, '20 folds')
     """
     if validation not in (None, "leave_one_out", "k_fold"):
         raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")
     if folds is not None and validation == "leave_one_out":
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
-    if folds is None and validation == "k_fold":
-        folds = FOLDS
     if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
         folds = FoldsByPlace(int(folds), seed)
     opened = opened_to_learn(
@@ -891,8 +928,10 @@ def compare(
         threads=threads,
     )
     check_rereadable(opened.source, "compare counts and then scores")
-    if validation is None and folds is None and not isinstance(opened.source, Counter):
-        opened = opened._replace(folds=FoldsByPlace(FOLDS, seed))
+    elsewhere = isinstance(opened.source, Counter)
+    if folds is None and (validation == "k_fold" or not (validation or elsewhere)):
+        apart = default_folds(opened.source, seed)
+        opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     by_folds, named = opened.folds is not None, not is_array(source)
 
     def judged(race: bool) -> tuple[ComparisonRunner, list[Entry]]:
@@ -937,8 +976,10 @@ def compare(
             memory_limit=memory_limit,
         )
         blend._check_parameters()
-        apart = opened if by_folds else opened._replace(folds=blend.apart())
-        return blend.learn(apart, named=named, progress=progress)
+        rows = opened
+        if not by_folds:
+            rows = opened._replace(folds=blend.apart(opened.source))
+        return blend.learn(rows, named=named, progress=progress)
 
     return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
 

@@ -19,7 +19,7 @@ from fastbayes.evaluation.validation import CLIP
 SAME = 1e-12
 # What the table tells of a model, and of what it took.
 FIGURES = ("accuracy", "log_loss", "brier", "auc", "expected_loss", "clipped")
-GAP = ("gap", "gap_error")
+GAP = ("gap", "gap_error", "temperature", "calibrated")
 COSTS = ("fit_seconds", "predict_seconds", "memory", "parameters")
 _HEAD = (
     *("model", "accuracy", "log-loss", "gap ± s.e.", "AUC", "Brier", "fit s", "predict s"),
@@ -43,7 +43,8 @@ class Entry(ShortRepr):
     figures
         How good it is on rows that it was not fitted with; their `n` says on how many.
     model
-        The model, fitted to all rows.
+        The model, fitted to all rows. The winner's is `Calibrated` by a temperature, unless it is
+        the prior or an estimator of arrays; its own `model_` is the model without that.
     fit_seconds
         Seconds from the counts to the model of all rows.
     predict_seconds
@@ -60,6 +61,13 @@ class Entry(ShortRepr):
     gap_error
         Standard error of `gap`, from the differences row by row: beyond two or three of them the
         winner is better. NaN as for `gap`.
+    temperature
+        What the log posteriors of the winner's `model` are divided by; NaN where they are not.
+    calibrated
+        Log-loss with a temperature of the winner by the other folds, on the rows of each fold: what
+        new rows are to be expected to have, the choice of the winner included, while `figures` are
+        those of the model without temperature on the rows that it was chosen by. NaN where there is
+        no temperature.
     """
 
     name: str
@@ -74,6 +82,8 @@ class Entry(ShortRepr):
     winner: bool = False
     gap: float = math.nan
     gap_error: float = math.nan
+    temperature: float = math.nan
+    calibrated: float = math.nan
 
     @property
     def scored(self) -> str:
@@ -219,7 +229,9 @@ class Comparison(ShortRepr):
         noted = [(e.name, e.dropped or e.reason) for e in self.entries]
         lines += [f"  {name}: {why}" for name, why in noted if why]
         shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
-        return "\n".join([*lines, "", *_clipped(used), f"shared by all: {shared}"])
+        return "\n".join(
+            [*lines, "", *_calibrated(used[0]), *_clipped(used), f"shared by all: {shared}"]
+        )
 
 
 def _how(figures: Validation) -> str:
@@ -251,6 +263,15 @@ def _cells(entry: Entry) -> tuple[str, ...]:
         "" if entry.memory is None else size(entry.memory),
         "" if entry.parameters is None else f"{entry.parameters:,}",
     )
+
+
+def _calibrated(winner: Entry) -> list[str]:
+    """Return a line that says what the temperature of the winner does."""
+    if math.isnan(winner.temperature):
+        return []
+    said = f"its model is calibrated by the temperature {winner.temperature:.4g}"
+    held = "" if math.isnan(winner.calibrated) else f", log-loss {winner.calibrated:.6f}"
+    return [f"{winner.name}: {said}{held}"]
 
 
 def _clipped(used: Sequence[Entry]) -> list[str]:

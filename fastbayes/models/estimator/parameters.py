@@ -224,13 +224,16 @@ def number(
     return check
 
 
-def whole(least: int) -> Check:
-    """Return the check of a whole number of at least `least`."""
+def whole(least: int, *, besides: tuple[Any, ...] = ()) -> Check:
+    """Return the check of a whole number of at least `least`; values `besides` are allowed, too."""
+    others = "".join(f", or {value!r}" for value in besides)
 
     def check(name: str, value: Any) -> None:
+        if _among(value, besides):
+            return
         integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if not integer or value < least:
-            raise ValueError(f"{name}={value!r}: use a whole number >= {least}")
+            raise ValueError(f"{name}={value!r}: use a whole number >= {least}{others}")
 
     return check
 
