@@ -156,8 +156,10 @@ def parts(value: str) -> dict[str, list[str]]:
 
 
 @reader
-def interactions(value: str) -> list[tuple[str, str]]:
-    """Return the pairs of A:B,C:D."""
+def interactions(value: str) -> str | int | list[tuple[str, str]]:
+    """Return the pairs of A:B,C:D; "all" and how many there may be are said as they are."""
+    if value == "all" or value.isdecimal():
+        return value if value == "all" else int(value)
     found = []
     for part in names(None, None, value):
         first, _, second = (end.strip() for end in part.partition(":"))
@@ -598,8 +600,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         callback=class_weight,
     ),
     "interactions": _says(
-        "Pairs of categorical columns whose values have coefficients together.",
-        "A:B,C:D,...",
+        "Pairs of categorical columns whose values have coefficients together; a number: so many "
+        "at most, which tell most of the class together.",
+        "all|N|A:B,C:D,...",
         callback=interactions,
     ),
     "tol": _says(

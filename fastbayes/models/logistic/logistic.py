@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,6 @@ from fastbayes.core.errors import (
     ConvergenceWarning,
     DataError,
     MemoryLimitError,
-    SchemaError,
     warn,
 )
 from fastbayes.core.iteration import Found
@@ -31,6 +30,13 @@ from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter, whole
 from fastbayes.models.estimator.unavailable import unavailable
+from fastbayes.models.logistic.interactions import (
+    check_interactions,
+    found_by_data,
+    moved_pairs,
+    needs_counts,
+    pairs_of,
+)
 from fastbayes.models.logistic.linear import Coefficients, offsets_of
 from fastbayes.models.logistic.logistic_fit import (
     Memory,
@@ -38,6 +44,7 @@ from fastbayes.models.logistic.logistic_fit import (
     naive_bayes_start,
     prior_start,
     rows_before,
+    sizes_of,
     solve,
 )
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
@@ -45,6 +52,7 @@ from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Pass, Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
+from fastbayes.statistics.pair_counts import PairCounts
 
 PREFIX = "logistic."
 HEADER = ("converged", "n_iter", "norm", "objective")
@@ -172,44 +180,15 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
 def as_given(params: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """Return parameters that were kept as JSON: pairs as tuples, weights by the classes."""
     given = dict(params)
-    if given.get("interactions") is not None:
+    if not found_by_data(given.get("interactions")) and given.get("interactions") is not None:
         given["interactions"] = [tuple(pair) for pair in given["interactions"]]
+    if isinstance(rule := given.get("discretize"), list) and rule and isinstance(rule[0], str):
+        given["discretize"] = tuple(rule)
     if isinstance(given.get("class_weight"), Mapping):
         # JSON knows no keys but text.
         known = {str(label): label for label in labels(schema.classes).tolist()}
         given["class_weight"] = {known.get(k, k): w for k, w in given["class_weight"].items()}
     return given
-
-
-def pairs_of(
-    interactions: Iterable[tuple[str, str]] | None, schema: Schema
-) -> list[tuple[int, int]]:
-    """Return the places of pairs of columns among the categorical ones.
-
-    Raises SchemaError when a column is not there or not categorical, or stands twice in a pair; or
-    a pair is named twice.
-    """
-    names = [f.name for f in schema.categorical]
-    found: list[tuple[int, int]] = []
-    for pair in interactions or ():
-        two = isinstance(pair, Iterable) and not isinstance(pair, str) and len(tuple(pair)) == 2
-        if not two:
-            raise SchemaError(f"interactions: {pair!r} is no pair of columns")
-        a, b = pair
-        for name in (a, b):
-            if name not in names:
-                kind = "numeric" if name in schema.names else "not there"
-                raise SchemaError(
-                    f"interactions: column {name!r} is {kind}; pairs are of categorical columns: "
-                    f"name it in `categorical`, or use some of {names[:10]}"
-                )
-        if a == b:
-            raise SchemaError(f"interactions: column {a!r} stands twice in a pair")
-        place = names.index(a), names.index(b)
-        if place in found or place[::-1] in found:
-            raise SchemaError(f"interactions: the pair {a!r}, {b!r} is named twice")
-        found.append(place)
-    return found
 
 
 def names_of(coefficients: Coefficients, schema: Schema) -> list[tuple[Any, Any]]:
@@ -276,16 +255,6 @@ def _check_unseen(name: str, unseen: Any) -> None:
         raise ValueError(
             f"{name}={unseen!r}: use 'ignore' or 'error'; a value that was never seen has no "
             "coefficient"
-        )
-
-
-def _check_pairs(name: str, pairs: Any) -> None:
-    if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
-        raise ValueError(f"{name}={pairs!r}: use a list of pairs of column names")
-    if isinstance(pairs, Iterator):
-        raise ValueError(
-            f"{name}: an iterator can be read only once, and a model may be fitted again: use a "
-            "list of pairs"
         )
 
 
@@ -389,10 +358,23 @@ class LogisticRegression(Classifier):
         default=None,
         check=_check_class_weight,
     )
-    interactions: Iterable[tuple[str, str]] | None = parameter(
-        "Pairs of names of categorical columns: each pair of values has coefficients of its own.",
+    interactions: str | int | Iterable[tuple[str, str]] | None = parameter(
+        """
+        Pairs of categorical columns, whose pairs of values have coefficients of their own: names of
+        two columns each; "all"; or how many pairs at most, those that tell most of the class
+        together and not alone (see Notes).
+        """,
         default=None,
-        check=_check_pairs,
+        check=check_interactions,
+    )
+    discretize: Any = parameter(
+        """
+        None: each numeric column has a slope. Else it is cut into bins, a value each, that may be
+        in pairs: "mdl", "quantile", "width", ("quantile", n), ("width", n), or {column: any of
+        these or cut points}.
+        """,
+        default=None,
+        filed=False,
     )
     tol: float = parameter(
         """
@@ -560,15 +542,24 @@ class LogisticRegression(Classifier):
             if scans.progress is not None:
                 scans.progress(rows)
 
-        stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
+        wanted: dict[str, Any] = {"values": {}, "moments": {}}
+        if scans.first and needs_counts(self.interactions):
+            wanted["pairs"] = {}
+        counted_rows = replace(scans, progress=progress).count(self, wanted)
+        together = counted_rows.parts.get("pairs")
+        # They choose the pairs, and are of no use afterwards.
+        parts = {n: part for n, part in counted_rows.parts.items() if n != "pairs"}
+        stats = replace(counted_rows, parts=parts)
         if scans.first:
             check_learnable(stats, scans.source.description)
         n_rows = sum(counted) if scans.n_rows is None else scans.n_rows
-        self._found = self._solved(scans, stats, n_rows)
+        self._found = self._solved(scans, stats, n_rows, together)
         return stats
 
-    def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
-        """Return the fit to the rows of a source that has been counted."""
+    def _solved(
+        self, scans: Scans, stats: Statistics, n_rows: int, together: PairCounts | None
+    ) -> Fit:
+        """Return the fit to the rows of a source that has been counted, perhaps in pairs, too."""
         whole, before, memory = stats, None, None
         if not scans.first:
             whole = self.statistics_ + stats
@@ -576,7 +567,7 @@ class LogisticRegression(Classifier):
                 self._refuse_classes(whole.schema)
             before = self._fit
         schema = whole.schema
-        pairs = pairs_of(self.interactions, schema)
+        pairs = self._pairs(whole, before, together)
         if len(schema.classes) < 2:
             return Fit.of_one_class(whole, pairs)
         if before is not None and before.memory is not None and before.layout is not None:
@@ -634,6 +625,18 @@ class LogisticRegression(Classifier):
             information=information,
             references=references,
         )
+
+    def _pairs(
+        self, stats: Statistics, before: Fit | None, together: PairCounts | None
+    ) -> list[tuple[int, int]]:
+        """Return the places of the columns that interact; those found before stay."""
+        if before is not None and found_by_data(self.interactions):
+            return moved_pairs(before.coefficients.pairs, self.schema_, stats.schema)
+        return pairs_of(self.interactions, stats.schema, sizes_of(stats), together)
+
+    @property
+    def _discretizes(self) -> bool:  # type: ignore[override]
+        return self.discretize is not None
 
     @property
     def _penalty(self) -> str | None:
