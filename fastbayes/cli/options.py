@@ -155,11 +155,10 @@ def parts(value: str) -> dict[str, list[str]]:
     return found
 
 
-@reader
-def interactions(value: str) -> str | int | list[tuple[str, str]]:
-    """Return the pairs of A:B,C:D; "all" and how many there may be are said as they are."""
-    if value == "all" or value.isdecimal():
-        return value if value == "all" else int(value)
+def interactions(value: str) -> int | list[tuple[str, str]]:
+    """Return the pairs of A:B,C:D, or how many there may be."""
+    if value.isdecimal():
+        return int(value)
     found = []
     for part in names(None, None, value):
         first, _, second = (end.strip() for end in part.partition(":"))
@@ -601,9 +600,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "interactions": _says(
         "Pairs of categorical columns whose values have coefficients together; a number: so many "
-        "at most, which tell most of the class together.",
-        "all|N|A:B,C:D,...",
-        callback=interactions,
+        "at most, those that tell most of the class together; auto: as many as take little time.",
+        "all|auto|N|A:B,C:D,...",
+        callback=reader(interactions, "all", "auto"),
     ),
     "tol": _says(
         "Where the steps of a fit stop: by the gradient norm; default: 1e-6, of "

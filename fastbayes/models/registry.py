@@ -181,7 +181,20 @@ register(
     "weighted-naive-bayes",
     COSTLY,
 )
-register("LogisticRegression", "fastbayes.models.logistic.logistic", "logistic", COSTLY)
+register(
+    "LogisticRegression",
+    "fastbayes.models.logistic.logistic",
+    "logistic",
+    (
+        *COSTLY,
+        # A weak penalty: it is there for rules, and other models are for noise.
+        Candidate(
+            "-pairs",
+            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 1e-2},
+            most_cells=1e6,
+        ),
+    ),
+)
 register("NetworkClassifier", "fastbayes.models.discrete.network", "network", COSTLY, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")
 register("Blend", "fastbayes.evaluation.calibrate.blend", "blend")

@@ -1,4 +1,4 @@
-"""Which pairs of categorical columns have coefficients together: named ones, all, or the best."""
+"""Which pairs of categorical columns have coefficients together: named, all, or the best ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError, warn
+from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema
 from fastbayes.models.estimator.information import interaction_information
 from fastbayes.models.estimator.parameters import whole
 from fastbayes.statistics.pair_counts import PairCounts, all_pairs
 
-ALL = "all"
+ALL, AUTO = "all", "auto"
+# What "auto" lets a pass over the rows take for pairs, in rows and coefficients of each times the
+# outputs; of more rows as much as the columns take.
+CHEAP = 1 << 17
 Pairs = list[tuple[int, int]]
 
 
 def check_interactions(name: str, value: Any) -> None:
     """Raise ValueError where this says nothing of pairs of columns."""
-    if value is None or value == ALL:
+    if value is None or (isinstance(value, str) and value in (ALL, AUTO)):
         return
     if isinstance(value, Iterator):
         raise ValueError(
@@ -32,8 +36,8 @@ def check_interactions(name: str, value: Any) -> None:
             whole(1)(name, value)
         except ValueError:
             raise ValueError(
-                f"{name}={value!r}: use None, {ALL!r}, how many pairs at most, or a list of pairs "
-                "of column names"
+                f"{name}={value!r}: use None, {ALL!r}, {AUTO!r}, how many pairs at most, or a list "
+                "of pairs of column names"
             ) from None
 
 
@@ -44,35 +48,58 @@ def found_by_data(interactions: Any) -> bool:
 
 def needs_counts(interactions: Any) -> bool:
     """Return whether the pairs are chosen by how often values occur together."""
-    return isinstance(interactions, (int, np.integer))
+    return found_by_data(interactions) and interactions != ALL
 
 
 def pairs_of(
-    interactions: Any, schema: Schema, sizes: NDArray[np.int64], counts: PairCounts | None
+    interactions: Any,
+    schema: Schema,
+    layout: Layout,
+    counts: PairCounts | None,
+    n_rows: int,
 ) -> Pairs:
     """Return the places of the pairs among the categorical columns.
 
-    sizes   (n_categorical,) values of each, with missing where it is one.
-    counts  Of all pairs, where `interactions` is how many to choose.
+    layout  Of the same columns without pairs.
+    counts  Of all pairs, where the best are chosen.
+    n_rows  How many there are, more or less.
 
     Raises SchemaError where a pair is named that cannot be.
     """
     if not found_by_data(interactions):
         return named_pairs(interactions, schema)
+    sizes = layout.sizes
     first, second = all_pairs(len(sizes))
     # A column of one value has nothing to say with another one that the other does not say alone.
-    telling = np.flatnonzero((sizes[first] > 1) & (sizes[second] > 1))
-    if not len(telling):
+    able = np.flatnonzero((sizes[first] > 1) & (sizes[second] > 1))
+    if not len(able):
         warn(
             f"interactions={interactions!r}: no two categorical columns have two values each, so "
             "that there is no pair; numeric columns take part with discretize='mdl'"
         )
-    if interactions != ALL and len(telling) > interactions:
+    if interactions == ALL:
+        price, most = np.zeros(len(able)), 0.0
+    elif interactions == AUTO:
+        price = (n_rows + (sizes[first] * sizes[second])[able]) * float(layout.n_outputs)
+        most = max(CHEAP, n_rows * len(schema.features) * float(layout.n_outputs))
+    else:
+        price, most = np.ones(len(able)), float(interactions)
+    if price.sum() > most:
         assert counts is not None
         worth = interaction_information(counts, as_value=schema.missing == "category")
-        order = _by_worth(worth[telling], first[telling], second[telling], schema)
-        telling = np.sort(telling[order[:interactions]])
-    return [*zip(first[telling].tolist(), second[telling].tolist(), strict=True)]
+        order = _by_worth(worth[able], first[able], second[able], schema)
+        able = np.sort(able[order[_affordable(price[order], most)]])
+    return [*zip(first[able].tolist(), second[able].tolist(), strict=True)]
+
+
+def _affordable(price: NDArray[np.float64], most: float) -> list[int]:
+    """Return the places of what is taken in turn, where it is not too much with those before."""
+    taken, spent = [], 0.0
+    for at, one in enumerate(price.tolist()):
+        if spent + one <= most:
+            taken.append(at)
+            spent += one
+    return taken
 
 
 # Worths closer than this share of themselves are equal.

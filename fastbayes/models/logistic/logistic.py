@@ -44,7 +44,6 @@ from fastbayes.models.logistic.logistic_fit import (
     naive_bayes_start,
     prior_start,
     rows_before,
-    sizes_of,
     solve,
 )
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
@@ -274,6 +273,13 @@ class LogisticRegression(Classifier):
     takes a byte or so for each column, or what two thirds of it. Equal rows of categories are taken
     together where there are many.
 
+    With a number of `interactions` or "auto" pairs are taken by falling interaction information N
+    [I(X_i; X_j | C) - I(X_i; X_j)], less what chance comes to, (K - 1)(S_i - 1)(S_j - 1) / 2.
+    "auto" takes a pair as long as the sum of rows + S_i S_j, times the outputs, stays within 2^17
+    or rows x columns x outputs, whichever is more. Columns of one value are in no pair that is not
+    named. `partial_fit` keeps the pairs of the first batch. All pairs of bins, as in Zaidi et al.,
+    take `interactions="all", discretize="mdl"`.
+
     `explain` gives each column of a pair half of what the pair adds.
 
     Workers of `engines` read the rows once for each step: of up to 2,000 coefficients a pass brings
@@ -293,7 +299,9 @@ class LogisticRegression(Classifier):
     regression and naive Bayes, NIPS. Lin, Weng, Keerthi (2008), Trust region Newton method for
     logistic regression, Journal of Machine Learning Research 9. Byrd, Chin, Neveitt, Nocedal
     (2011), On the use of stochastic Hessian information in optimization methods for machine
-    learning, SIAM Journal on Optimization 21.
+    learning, SIAM Journal on Optimization 21. Zaidi, Webb, Carman, Petitjean, Cerquides (2017),
+    Efficient parameter learning of Bayesian network classifiers, Machine Learning 106. Jakulin,
+    Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4.
 
     Examples
     --------
@@ -360,9 +368,9 @@ class LogisticRegression(Classifier):
     )
     interactions: str | int | Iterable[tuple[str, str]] | None = parameter(
         """
-        Pairs of categorical columns, whose pairs of values have coefficients of their own: names of
-        two columns each; "all"; or how many pairs at most, those that tell most of the class
-        together and not alone (see Notes).
+        Pairs of categorical columns, whose pairs of values have coefficients of their own: two
+        names each; "all"; a number, so many at most; or "auto", as many as take little time. Those
+        that tell most of the class only together come first (see Notes).
         """,
         default=None,
         check=check_interactions,
@@ -567,7 +575,7 @@ class LogisticRegression(Classifier):
                 self._refuse_classes(whole.schema)
             before = self._fit
         schema = whole.schema
-        pairs = self._pairs(whole, before, together)
+        pairs = self._pairs(whole, before, together, n_rows)
         if len(schema.classes) < 2:
             return Fit.of_one_class(whole, pairs)
         if before is not None and before.memory is not None and before.layout is not None:
@@ -627,12 +635,12 @@ class LogisticRegression(Classifier):
         )
 
     def _pairs(
-        self, stats: Statistics, before: Fit | None, together: PairCounts | None
+        self, stats: Statistics, before: Fit | None, together: PairCounts | None, n_rows: int
     ) -> list[tuple[int, int]]:
         """Return the places of the columns that interact; those found before stay."""
         if before is not None and found_by_data(self.interactions):
             return moved_pairs(before.coefficients.pairs, self.schema_, stats.schema)
-        return pairs_of(self.interactions, stats.schema, sizes_of(stats), together)
+        return pairs_of(self.interactions, stats.schema, layout_of(stats), together, n_rows)
 
     @property
     def _discretizes(self) -> bool:  # type: ignore[override]

@@ -252,14 +252,6 @@ OVERWHELMED = 1e6
 MOST_PENALTY = 1e280
 
 
-def sizes_of(stats: Statistics) -> NDArray[np.int64]:
-    """Return the values of each categorical column, (d,), with missing where it is one."""
-    sizes = np.array([f.size for f in stats.schema.categorical], np.int64)
-    if stats.schema.missing == "category":
-        sizes += (stats.values.missing != 0).any(axis=1)
-    return sizes
-
-
 def layout_of(
     stats: Statistics,
     pairs: Sequence[tuple[int, int]] = (),
@@ -273,7 +265,10 @@ def layout_of(
 
     A missing value that is a value of its own, and occurs, is the last one of its column.
     """
-    schema, moments, sizes = stats.schema, stats.moments, sizes_of(stats)
+    schema, moments = stats.schema, stats.moments
+    sizes = np.array([f.size for f in schema.categorical], np.int64)
+    if schema.missing == "category":
+        sizes += (stats.values.missing != 0).any(axis=1)
     count = moments.count.sum(axis=1)
     share = moments.count / np.maximum(count, 1e-300)[:, None]
     first = moments.mean[:, :1]
