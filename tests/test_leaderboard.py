@@ -196,7 +196,7 @@ def test_costly_models__have_to_be_asked_for_where_there_is_much() -> None:
     many = {f"c{j}": rng.integers(0, 2, n) for j in range(17)}
     table = pa.table(many | {"y": rng.choice(["p", "q"], n)})
     board = fb.compare(table, "y", categorical=[*many], columns=[*many])
-    for name in ("a2de", "logistic", "weighted-naive-bayes", "network"):
+    for name in ("a2de", "logistic", "logistic-pairs", "weighted-naive-bayes", "network"):
         assert board[name].reason == (
             "takes part unasked up to 1,000,000 rows x columns, and these are 1,020,000: name it, "
             "or say models='all'"

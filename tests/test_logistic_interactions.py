@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from commands import parquet, run
 from oracles.information import information
 from sklearn.base import clone
 
@@ -25,11 +27,12 @@ def rows(n: int = 400, seed: int = 0, *, missing: bool = False) -> pa.Table:
     d = np.where(rng.random(n) < 0.9, c, rng.integers(0, 4, n))
     chance = 0.15 + 0.7 * ((a + b) % 2)
     y = np.where(rng.random(n) < chance, "p", np.where(c > 1, "q", "r"))
-    columns = [[f"{name}{v}" for v in x] for name, x in zip(NAMES, (a, b, c, d, 0 * a), strict=True)]
-    if missing:
-        columns[:4] = [[None if u < 0.15 else v for u, v in zip(rng.random(n), x, strict=True)]
-                       for x in columns[:4]]  # fmt: skip
-    return pa.table({**dict(zip(NAMES, columns, strict=True)), "z": rng.normal(size=n), "y": y})
+    codes = dict(zip(NAMES, (a, b, c, d, 0 * a), strict=True))
+    columns = {name: [f"{name}{v}" for v in x] for name, x in codes.items()}
+    for name in NAMES[:4] if missing else ():
+        known = rng.random(n) > 0.15
+        columns[name] = [v if here else None for v, here in zip(columns[name], known, strict=True)]
+    return pa.table({**columns, "z": rng.normal(size=n), "y": y})
 
 
 def pairs(model: Any) -> set[frozenset[str]]:
@@ -80,7 +83,7 @@ def test_number_of_pairs__are_those_of_most_information(missing: str, k: int) ->
     assert set(model.statistics_.parts) == {"values", "moments"}
 
 
-@pytest.mark.parametrize("some", ["all", 6, 50])
+@pytest.mark.parametrize("some", ["all", "auto", 6, 50])
 def test_all_pairs__are_those_of_columns_with_two_values(some: Any) -> None:
     table = rows(missing=True)
     model = LR(interactions=some).fit(table, "y")
@@ -93,11 +96,39 @@ def test_all_pairs__are_those_of_columns_with_two_values(some: Any) -> None:
     assert pairs(as_value) == {frozenset(both) for both in combinations(NAMES, 2)}
 
 
-def test_without_a_pair__is_said_and_the_plain_model() -> None:
+@pytest.mark.parametrize("some", ["all", 3, "auto"])
+def test_without_a_pair__is_said_and_the_plain_model(some: Any) -> None:
     table = rows().select(["a", "e", "z", "y"])
-    with pytest.warns(fb.FastBayesWarning, match="no two categorical.*discretize='mdl'"):
-        model = LR(interactions="all").fit(table, "y")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = LR(interactions=some).fit(table, "y")
     np.testing.assert_array_equal(model.coef_, LR().fit(table, "y").coef_)
+    if some == "auto":
+        assert not said
+    else:
+        assert "no two categorical columns have two values" in str(said[0].message)
+        assert "discretize='mdl'" in str(said[0].message)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_auto__takes_the_best_pairs_that_take_little_time(k: int) -> None:
+    """In turn those of most information, where rows + S_i S_j times outputs are not too many."""
+    rng = np.random.default_rng(0)
+    n, sizes = 6_000, dict(zip("abcdefg", (2, 2, 3, 4, 5, 150, 180), strict=True))
+    columns = {name: rng.integers(0, size, n) for name, size in sizes.items()}
+    chance = sum((columns[u] + columns[v]) % 2 for u, v in ("ab", "cd", "ce", "fg"))
+    y = (chance + 2 * rng.random(n)).astype(int) % k
+    table = pa.table({name: x.astype(str) for name, x in columns.items()} | {"y": y})
+    model = LR(interactions="auto", tol=1.0).fit(table, "y")
+    outputs = 1 if k == 2 else k
+    most, spent, expected = max(2**17, n * len(sizes) * outputs), 0, set()
+    together = sorted(combinations(sizes, 2), key=lambda p: -worth(table, *p, category=False))
+    for u, v in together:
+        if spent + (price := (n + sizes[u] * sizes[v]) * outputs) <= most:
+            spent, _ = spent + price, expected.add(frozenset((u, v)))
+    assert pairs(model) == expected
+    assert frozenset("fg") not in expected or k == 2
+    assert 4 <= len(expected) < len(together)
 
 
 def test_what_only_two_columns_tell_together() -> None:
@@ -160,6 +191,7 @@ def test_discretize__a_missing_number_adds_nothing() -> None:
 
 
 OPTIONS: list[dict[str, Any]] = [
+    {"interactions": "auto"},
     {"interactions": "all"},
     {"interactions": 2, "discretize": "mdl"},
     {"interactions": "all", "discretize": ("quantile", 4), "missing": "category"},
@@ -221,3 +253,48 @@ def test_room__is_refused_with_the_remedy() -> None:
         LR(interactions="all", memory_limit=1_000_000).fit(table, "y")
     with pytest.raises(fb.MemoryLimitError, match="counting pairs needs"):
         LR(interactions=2, memory_limit=300_000).fit(table, "y")
+
+
+# -- beside other models -----------------------------------------------------------------------
+
+
+def test_compare_and_blend__judge_it_by_folds(tmp_path: Any) -> None:
+    table = rows(300)
+    options: dict[str, Any] = {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 1e-2}
+    board = fb.compare(table, "y", models=["logistic-pairs", "logistic", "tan"])
+    alone = fb.k_fold(LR(**options), table, "y", folds=5)
+    assert board["logistic-pairs"].figures.log_loss == pytest.approx(alone.log_loss, abs=1e-3)
+    assert pairs(board["logistic-pairs"].model) > {frozenset("ab")}
+    # What the scan that is shared has counted chooses the pairs, as a scan of its own does.
+    few = {"few": LR(interactions=2, discretize={"z": [0.0]})}
+    chosen = fb.compare(table, "y", models={**few, "tan": "tan"}, discretize={"z": [0.0]})
+    assert pairs(chosen["few"].model) == pairs(few["few"].fit(table, "y"))
+    blend = fb.Blend(["naive-bayes", "logistic-pairs"]).fit(table, "y")
+    assert blend.members_["logistic-pairs"].weight > 0.5
+    assert {**blend.members_["logistic-pairs"].model.get_params()}.items() >= options.items()
+    blend.save(tmp_path / "b.fb")
+    X = table.drop_columns("y")
+    again = fb.load(tmp_path / "b.fb").predict_proba(X)
+    np.testing.assert_array_equal(again, blend.predict_proba(X))
+
+
+def test_members_unasked__know_what_only_two_columns_tell() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, (900, 5))
+    y = np.where((X[:, 0] == X[:, 1]) | (X[:, 2] == X[:, 3]), "p", "q")
+    table = pa.table({f"x{j}": x.astype(str) for j, x in enumerate(X.T)} | {"y": y})
+    blend = fb.fit(table.slice(0, 500), "y")
+    assert blend.member_log_loss_["logistic-pairs"] < 0.2 < blend.member_log_loss_["logistic"]
+    new = table.slice(500)
+    assert blend.score(new.drop_columns("y"), new["y"]) > 0.97
+
+
+def test_command_line(tmp_path: Any) -> None:
+    data, out = parquet(rows(200), tmp_path / "d.parquet"), tmp_path / "m.fb"
+    for given, interactions in (("all", "all"), ("2", 2), ("auto", "auto"), ("a:b", [("a", "b")])):
+        run("fit", data, "--target", "y", "--model", "logistic", "--interactions", given,
+            "--discretize", "quantile", "-o", out, "--force")  # fmt: skip
+        same = LR(interactions=interactions, discretize="quantile").fit(str(data), "y")
+        model = fb.load(out)
+        assert model.interactions == interactions
+        np.testing.assert_array_equal(model.coef_, same.coef_)

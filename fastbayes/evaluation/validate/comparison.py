@@ -779,11 +779,11 @@ def compare(
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
         "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "weighted-naive-bayes", "logistic", "network", and "prior", the shares of the classes;
-        unfitted models with parameters of their own; estimators of arrays by scikit-learn's
-        protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
-        default, but that "a2de", "weighted-naive-bayes", "logistic" and "network" take part up to
-        1,000,000 rows x columns.
+        "weighted-naive-bayes", "logistic", "logistic-pairs", "network", and "prior", the shares of
+        the classes; unfitted models with parameters of their own; estimators of arrays by
+        scikit-learn's protocol (see Notes); or {name: model}. "all" is all that the columns allow,
+        and so is the default, but that "a2de", "weighted-naive-bayes", "logistic",
+        "logistic-pairs" and "network" take part up to 1,000,000 rows x columns.
     folds, seed
         As in `k_fold`; five folds by default.
     sample_weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -72,18 +73,18 @@ def pairs_of(
     first, second = all_pairs(len(sizes))
     # A column of one value has nothing to say with another one that the other does not say alone.
     able = np.flatnonzero((sizes[first] > 1) & (sizes[second] > 1))
-    if not len(able):
+    if not len(able) and interactions != AUTO:
         warn(
             f"interactions={interactions!r}: no two categorical columns have two values each, so "
             "that there is no pair; numeric columns take part with discretize='mdl'"
         )
-    if interactions == ALL:
-        price, most = np.zeros(len(able)), 0.0
-    elif interactions == AUTO:
+    price: NDArray[np.float64] = np.ones(len(able))
+    most = math.inf
+    if interactions == AUTO:
         price = (n_rows + (sizes[first] * sizes[second])[able]) * float(layout.n_outputs)
         most = max(CHEAP, n_rows * len(schema.features) * float(layout.n_outputs))
-    else:
-        price, most = np.ones(len(able)), float(interactions)
+    elif interactions != ALL:
+        most = float(interactions)
     if price.sum() > most:
         assert counts is not None
         worth = interaction_information(counts, as_value=schema.missing == "category")

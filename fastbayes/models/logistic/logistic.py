@@ -299,9 +299,8 @@ class LogisticRegression(Classifier):
     regression and naive Bayes, NIPS. Lin, Weng, Keerthi (2008), Trust region Newton method for
     logistic regression, Journal of Machine Learning Research 9. Byrd, Chin, Neveitt, Nocedal
     (2011), On the use of stochastic Hessian information in optimization methods for machine
-    learning, SIAM Journal on Optimization 21. Zaidi, Webb, Carman, Petitjean, Cerquides (2017),
-    Efficient parameter learning of Bayesian network classifiers, Machine Learning 106. Jakulin,
-    Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4.
+    learning, SIAM Journal on Optimization 21. Zaidi, Webb, Carman, Petitjean, Cerquides (2016),
+    ALRn: accelerated higher-order logistic regression, Machine Learning 104. Jakulin, Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4.
 
     Examples
     --------
@@ -369,8 +368,8 @@ class LogisticRegression(Classifier):
     interactions: str | int | Iterable[tuple[str, str]] | None = parameter(
         """
         Pairs of categorical columns, whose pairs of values have coefficients of their own: two
-        names each; "all"; a number, so many at most; or "auto", as many as take little time. Those
-        that tell most of the class only together come first (see Notes).
+        names each; "all"; a number, so many at most; or "auto", as many as take little time, if
+        any. Those that tell most of the class only together come first (see Notes).
         """,
         default=None,
         check=check_interactions,
@@ -554,7 +553,7 @@ class LogisticRegression(Classifier):
         if scans.first and needs_counts(self.interactions):
             wanted["pairs"] = {}
         counted_rows = replace(scans, progress=progress).count(self, wanted)
-        together = counted_rows.parts.get("pairs")
+        together = counted_rows.pairs if "pairs" in wanted else None
         # They choose the pairs, and are of no use afterwards.
         parts = {n: part for n, part in counted_rows.parts.items() if n != "pairs"}
         stats = replace(counted_rows, parts=parts)
