@@ -167,6 +167,7 @@ LOGISTIC: list[dict[str, Any]] = [
     {"penalty": None, "init": "zeros"},
     {"class_weight": "balanced", "standard_errors": True},
     {"interactions": [("text", "flag")]},
+    {"interactions": "auto", "discretize": "quantile"},
 ]
 
 

@@ -392,7 +392,7 @@ WRONG: dict[str, list[Any]] = {
     "unseen": ["smooth", "drop", None],
     "threads": [0, -2, 1.5, "all"],
     "memory_limit": [0, -5, "much"],
-    "interactions": ["ab", ["ab"], [("a",)], [("a", "b", "a")], 3],
+    "interactions": ["ab", ["ab"], [("a",)], [("a", "b", "a")], 0, -1, 1.5, True],
 }
 
 

@@ -155,9 +155,10 @@ def parts(value: str) -> dict[str, list[str]]:
     return found
 
 
-@reader
-def interactions(value: str) -> list[tuple[str, str]]:
-    """Return the pairs of A:B,C:D."""
+def interactions(value: str) -> int | list[tuple[str, str]]:
+    """Return the pairs of A:B,C:D, or how many there may be."""
+    if value.isdecimal():
+        return int(value)
     found = []
     for part in names(None, None, value):
         first, _, second = (end.strip() for end in part.partition(":"))
@@ -598,9 +599,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         callback=class_weight,
     ),
     "interactions": _says(
-        "Pairs of categorical columns whose values have coefficients together.",
-        "A:B,C:D,...",
-        callback=interactions,
+        "Pairs of categorical columns whose values have coefficients together; a number: so many "
+        "at most, those that tell most of the class together; auto: as many as take little time.",
+        "all|auto|N|A:B,C:D,...",
+        callback=reader(interactions, "all", "auto"),
     ),
     "tol": _says(
         "Where the steps of a fit stop: by the gradient norm; default: 1e-6, of "

@@ -220,7 +220,15 @@ register(
     "LogisticRegression",
     "fastbayes.models.logistic.logistic",
     "logistic",
-    (Candidate(effort=Effort(40.0, by_class=True)),),
+    (
+        Candidate(effort=Effort(40.0, by_class=True)),
+        # A weak penalty: it is there for rules, and other models are for noise.
+        Candidate(
+            "-pairs",
+            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 1e-2},
+            effort=Effort(120.0, by_class=True),
+        ),
+    ),
 )
 register("NetworkClassifier", "fastbayes.models.discrete.network", "network", SEARCH, FAMILIES)
 register("Calibrated", "fastbayes.evaluation.calibrate.calibration")

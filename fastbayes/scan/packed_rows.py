@@ -107,13 +107,22 @@ class Reading:
 
         yield from engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads)
 
+    @property
+    def terms(self) -> int:
+        """How many columns a row is taken to have, 1 at least: pairs cost numpy less than others.
+
+        They are all added up at once, so that with a few of them it still is done sooner.
+        """
+        d = len(self.schema.features)
+        return max(1, d, (d + len(self.layout.pairs)) // 2)
+
     def passed(self, run: Travelling) -> PassSums:
         """Return the sums of all rows in one reading, wherever they are."""
         if isinstance(self.source, Counter):
             known = self.schema, self.layout, self.target, self.weight, self.class_weight
             return self.source.run(Passing(*known, run)).value
-        rows = float(self.source.n_rows or BLOCK_ROWS) * max(1, len(self.schema.features))
-        gradient = dispatch.load("gradient", rows).Gradient(self.layout)
+        cells = float(self.source.n_rows or BLOCK_ROWS) * self.terms
+        gradient = dispatch.load("gradient", cells).Gradient(self.layout)
         found, n, total = None, 0, 0.0
         for part, rows_of_part, weight in itertools.chain.from_iterable(
             self.each(run.of(gradient))
@@ -340,7 +349,7 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     together = _equal_rows(reading, width)
     if together is not None:
         return [together]
-    gradient = dispatch.load("gradient", float(n_rows) * width).Gradient(reading.layout)
+    gradient = dispatch.load("gradient", float(n_rows) * reading.terms).Gradient(reading.layout)
     encoder = reading.encoder()
 
     def read(segment: Segment, keep: bool) -> _PackedPart:

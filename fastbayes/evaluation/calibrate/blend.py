@@ -163,9 +163,9 @@ class Blend(TableRows):
     members: Any = parameter(
         """
         Names of models as in `compare`, unfitted classifiers of tables, or {name: one of these}; by
-        default naive Bayes, TAN, KDB, AODE, models with covariances and logistic regression, those
-        that the columns allow; with more than 256 columns naive Bayes, of normal densities and of
-        bins, and logistic regression.
+        default naive Bayes, TAN, KDB, AODE, models with covariances, logistic regression and that
+        of pairs of columns, those that the columns allow; with more than 256 columns naive Bayes,
+        of normal densities and of bins, and logistic regression.
         """,
         default=None,
         kw_only=False,

@@ -35,11 +35,15 @@ MEMBERS = (
     "gaussian-bayes",
     "gaussian-bayes-tied",
     "logistic",
+    "logistic-pairs",
 )
 
 # Those of them that take part with so many columns at most: what they take grows with the square of
 # the number of columns, or is a search in each column.
-OF_PAIRS = {"tan", "kdb", "aode", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"}
+OF_PAIRS = {
+    *("tan", "kdb", "aode", "logistic-pairs"),
+    *("joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"),
+}
 OF_FEW, MOST_COLUMNS = OF_PAIRS | {"naive-bayes-auto"}, 256
 
 # What a sample of posteriors is made of.

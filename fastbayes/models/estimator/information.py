@@ -1,4 +1,4 @@
-"""What single columns tell of the class, from counts."""
+"""What columns tell of the class, alone and in pairs, from counts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_pairs
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.statistics.pair_counts import PairCounts
 
 Ints = NDArray[np.int64]
 
@@ -29,3 +30,48 @@ def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Float
     out = np.zeros(len(sizes))
     dispatch.numpy_twin("information").pair_information(*class_pairs(counts, offsets, sizes), out)
     return out
+
+
+def interaction_information(pairs: PairCounts, *, as_value: bool) -> Floats:
+    """Return what two columns tell of the class only together, as far as it is no chance.
+
+    Parameters
+    ----------
+    pairs
+        Counts of pairs.
+    as_value
+        Whether a missing value is a value of its own.
+
+    Returns
+    -------
+    Floats
+        (n_pairs,) N [I(X_i; X_j | C) - I(X_i; X_j)] - (K - 1)(S_i - 1)(S_j - 1) / 2 in nats, of the
+        N rows in which both are known; what is subtracted is what counts of nothing but chance come
+        to. Below 0 where two columns repeat each other.
+
+    References
+    ----------
+    Jakulin, Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4;
+    McGill (1954), Multivariate information transmission, Psychometrika 19.
+    """
+    layout = pairs.layout
+    sizes = layout.sizes + (layout.missing if as_value else 0)
+    places = layout.first, layout.second
+    found = np.zeros((2, len(layout.first)))
+    kernel = dispatch.load("information", float(layout.total)).pair_information
+    kernel(pairs.flat, *places, layout.starts, sizes, layout.widths, layout.n_classes, found[0])
+    margin = np.ascontiguousarray(pairs.flat.reshape(-1, layout.n_classes).sum(axis=1))
+    starts = layout.starts // layout.n_classes
+    kernel(margin, *places, starts, sizes, layout.widths, 1, found[1])
+    n_rows = np.array(
+        [
+            margin[at : at + cells].reshape(shape)[:a, :b].sum()
+            for at, cells, shape, a, b in zip(
+                *(starts, layout.cells, layout.shapes, sizes[places[0]], sizes[places[1]]),
+                strict=True,
+            )
+        ]
+    )
+    free = np.maximum(sizes - 1, 0)
+    chance = (layout.n_classes - 1) * free[places[0]] * free[places[1]] / 2
+    return np.asarray(n_rows * (found[0] - found[1]) - chance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,6 @@ from fastbayes.core.errors import (
     ConvergenceWarning,
     DataError,
     MemoryLimitError,
-    SchemaError,
     warn,
 )
 from fastbayes.core.iteration import Found
@@ -31,6 +30,13 @@ from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter, whole
 from fastbayes.models.estimator.unavailable import unavailable
+from fastbayes.models.logistic.interactions import (
+    check_interactions,
+    found_by_data,
+    moved_pairs,
+    needs_counts,
+    pairs_of,
+)
 from fastbayes.models.logistic.linear import Coefficients, offsets_of
 from fastbayes.models.logistic.logistic_fit import (
     Memory,
@@ -45,6 +51,7 @@ from fastbayes.scan import engine
 from fastbayes.scan.packed_rows import Pass, Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
+from fastbayes.statistics.pair_counts import PairCounts
 
 PREFIX = "logistic."
 HEADER = ("converged", "n_iter", "norm", "objective")
@@ -172,44 +179,15 @@ def given_class_weight(weight: Mapping[Any, float], classes: NDArray[Any]) -> Fl
 def as_given(params: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     """Return parameters that were kept as JSON: pairs as tuples, weights by the classes."""
     given = dict(params)
-    if given.get("interactions") is not None:
+    if not found_by_data(given.get("interactions")) and given.get("interactions") is not None:
         given["interactions"] = [tuple(pair) for pair in given["interactions"]]
+    if isinstance(rule := given.get("discretize"), list) and rule and isinstance(rule[0], str):
+        given["discretize"] = tuple(rule)
     if isinstance(given.get("class_weight"), Mapping):
         # JSON knows no keys but text.
         known = {str(label): label for label in labels(schema.classes).tolist()}
         given["class_weight"] = {known.get(k, k): w for k, w in given["class_weight"].items()}
     return given
-
-
-def pairs_of(
-    interactions: Iterable[tuple[str, str]] | None, schema: Schema
-) -> list[tuple[int, int]]:
-    """Return the places of pairs of columns among the categorical ones.
-
-    Raises SchemaError when a column is not there or not categorical, or stands twice in a pair; or
-    a pair is named twice.
-    """
-    names = [f.name for f in schema.categorical]
-    found: list[tuple[int, int]] = []
-    for pair in interactions or ():
-        two = isinstance(pair, Iterable) and not isinstance(pair, str) and len(tuple(pair)) == 2
-        if not two:
-            raise SchemaError(f"interactions: {pair!r} is no pair of columns")
-        a, b = pair
-        for name in (a, b):
-            if name not in names:
-                kind = "numeric" if name in schema.names else "not there"
-                raise SchemaError(
-                    f"interactions: column {name!r} is {kind}; pairs are of categorical columns: "
-                    f"name it in `categorical`, or use some of {names[:10]}"
-                )
-        if a == b:
-            raise SchemaError(f"interactions: column {a!r} stands twice in a pair")
-        place = names.index(a), names.index(b)
-        if place in found or place[::-1] in found:
-            raise SchemaError(f"interactions: the pair {a!r}, {b!r} is named twice")
-        found.append(place)
-    return found
 
 
 def names_of(coefficients: Coefficients, schema: Schema) -> list[tuple[Any, Any]]:
@@ -279,16 +257,6 @@ def _check_unseen(name: str, unseen: Any) -> None:
         )
 
 
-def _check_pairs(name: str, pairs: Any) -> None:
-    if pairs is not None and (isinstance(pairs, str) or not isinstance(pairs, Iterable)):
-        raise ValueError(f"{name}={pairs!r}: use a list of pairs of column names")
-    if isinstance(pairs, Iterator):
-        raise ValueError(
-            f"{name}: an iterator can be read only once, and a model may be fitted again: use a "
-            "list of pairs"
-        )
-
-
 def _check_class_weight(name: str, weight: Any) -> None:
     balanced = isinstance(weight, str) and weight == "balanced"
     if weight is not None and not balanced and not isinstance(weight, Mapping):
@@ -304,6 +272,13 @@ class LogisticRegression(Classifier):
     a coefficient of its own, and the penalty makes them unique. Columns are never expanded: a row
     takes a byte or so for each column, or what two thirds of it. Equal rows of categories are taken
     together where there are many.
+
+    With a number of `interactions` or "auto" pairs are taken by falling interaction information N
+    [I(X_i; X_j | C) - I(X_i; X_j)], less what chance comes to, (K - 1)(S_i - 1)(S_j - 1) / 2.
+    "auto" takes a pair as long as the sum of rows + S_i S_j, times the outputs, stays within 2^17
+    or rows x columns x outputs, whichever is more. Columns of one value are in no pair that is not
+    named. `partial_fit` keeps the pairs of the first batch. All pairs of bins, as in Zaidi et al.,
+    take `interactions="all", discretize="mdl"`.
 
     `explain` gives each column of a pair half of what the pair adds.
 
@@ -324,7 +299,8 @@ class LogisticRegression(Classifier):
     regression and naive Bayes, NIPS. Lin, Weng, Keerthi (2008), Trust region Newton method for
     logistic regression, Journal of Machine Learning Research 9. Byrd, Chin, Neveitt, Nocedal
     (2011), On the use of stochastic Hessian information in optimization methods for machine
-    learning, SIAM Journal on Optimization 21.
+    learning, SIAM Journal on Optimization 21. Zaidi, Webb, Carman, Petitjean, Cerquides (2016),
+    ALRn: accelerated higher-order logistic regression, Machine Learning 104. Jakulin, Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4.
 
     Examples
     --------
@@ -389,10 +365,23 @@ class LogisticRegression(Classifier):
         default=None,
         check=_check_class_weight,
     )
-    interactions: Iterable[tuple[str, str]] | None = parameter(
-        "Pairs of names of categorical columns: each pair of values has coefficients of its own.",
+    interactions: str | int | Iterable[tuple[str, str]] | None = parameter(
+        """
+        Pairs of categorical columns, whose pairs of values have coefficients of their own: two
+        names each; "all"; a number, so many at most; or "auto", as many as take little time, if
+        any. Those that tell most of the class only together come first (see Notes).
+        """,
         default=None,
-        check=_check_pairs,
+        check=check_interactions,
+    )
+    discretize: Any = parameter(
+        """
+        None: each numeric column has a slope. Else it is cut into bins, a value each, that may be
+        in pairs: "mdl", "quantile", "width", ("quantile", n), ("width", n), or {column: any of
+        these or cut points}.
+        """,
+        default=None,
+        filed=False,
     )
     tol: float = parameter(
         """
@@ -560,15 +549,24 @@ class LogisticRegression(Classifier):
             if scans.progress is not None:
                 scans.progress(rows)
 
-        stats = replace(scans, progress=progress).count(self, {"values": {}, "moments": {}})
+        wanted: dict[str, Any] = {"values": {}, "moments": {}}
+        if scans.first and needs_counts(self.interactions):
+            wanted["pairs"] = {}
+        counted_rows = replace(scans, progress=progress).count(self, wanted)
+        together = counted_rows.pairs if "pairs" in wanted else None
+        # They choose the pairs, and are of no use afterwards.
+        parts = {n: part for n, part in counted_rows.parts.items() if n != "pairs"}
+        stats = replace(counted_rows, parts=parts)
         if scans.first:
             check_learnable(stats, scans.source.description)
         n_rows = sum(counted) if scans.n_rows is None else scans.n_rows
-        self._found = self._solved(scans, stats, n_rows)
+        self._found = self._solved(scans, stats, n_rows, together)
         return stats
 
-    def _solved(self, scans: Scans, stats: Statistics, n_rows: int) -> Fit:
-        """Return the fit to the rows of a source that has been counted."""
+    def _solved(
+        self, scans: Scans, stats: Statistics, n_rows: int, together: PairCounts | None
+    ) -> Fit:
+        """Return the fit to the rows of a source that has been counted, perhaps in pairs, too."""
         whole, before, memory = stats, None, None
         if not scans.first:
             whole = self.statistics_ + stats
@@ -576,7 +574,7 @@ class LogisticRegression(Classifier):
                 self._refuse_classes(whole.schema)
             before = self._fit
         schema = whole.schema
-        pairs = pairs_of(self.interactions, schema)
+        pairs = self._pairs(whole, before, together, n_rows)
         if len(schema.classes) < 2:
             return Fit.of_one_class(whole, pairs)
         if before is not None and before.memory is not None and before.layout is not None:
@@ -634,6 +632,18 @@ class LogisticRegression(Classifier):
             information=information,
             references=references,
         )
+
+    def _pairs(
+        self, stats: Statistics, before: Fit | None, together: PairCounts | None, n_rows: int
+    ) -> list[tuple[int, int]]:
+        """Return the places of the columns that interact; those found before stay."""
+        if before is not None and found_by_data(self.interactions):
+            return moved_pairs(before.coefficients.pairs, self.schema_, stats.schema)
+        return pairs_of(self.interactions, stats.schema, layout_of(stats), together, n_rows)
+
+    @property
+    def _discretizes(self) -> bool:  # type: ignore[override]
+        return self.discretize is not None
 
     @property
     def _penalty(self) -> str | None:
