@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class FirstRows(NamedTuple):
     pairs: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The rows and columns of the (n_rows, n_outputs) coefficients of a linear model.
 
@@ -71,12 +72,12 @@ class Layout:
         """Number of numeric features."""
         return len(self.center)
 
-    @property
+    @cached_property
     def pair_sizes(self) -> NDArray[np.int64]:
         """(n_pairs,) number of rows of each pair."""
         return np.array([self.sizes[a] * self.sizes[b] for a, b in self.pairs], np.int64)
 
-    @property
+    @cached_property
     def rows(self) -> FirstRows:
         """The first row of each block."""
         ends = 1 + np.cumsum(self.sizes, dtype=np.int64)

@@ -232,6 +232,10 @@ class TravellingHessian(NamedTuple):
 
     theta: Floats
 
+    @property
+    def matrix(self) -> None:
+        """All of them at once: see `ExpandedRows`."""
+
     def product(self, direction: Floats) -> Pass:
         """Return the pass that gives the product with a direction."""
         return Pass("hessian_product", (self.theta, direction))

@@ -361,6 +361,8 @@ class Gradient:
 class Hessian:
     """Second derivatives of the loss of rows at some coefficients; see the numpy twin."""
 
+    matrix = None  # of many rows products take less
+
     def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
         self._gradient, self._shares = gradient, _Sweep(gradient, SHARES, theta)
         self._kept: dict[int, tuple[Packed, Coarse]] | None = {} if keep else None

@@ -15,6 +15,9 @@ from fastbayes.kernels.shared.arrays import Floats
 # Multiplications of a product of matrices that no BLAS shares out among threads: theirs cost more
 # than such products take, and more threads than the caller asked for would wait for each other.
 ONE_THREAD = 1 << 17
+# What a multiplication of a product of matrices takes, over what a term of a row does otherwise;
+# products with directions that a step of Newton's method takes, about.
+CHEAPER, PRODUCTS = 1 / 80, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,14 @@ class Packed:
     classes: NDArray[np.unsignedinteger] | None
     weight: Floats | None
     kept: int
+
+    def indicators(self, layout: Layout) -> Floats:
+        """Return the rows as a matrix, (n_rows, P): 1 where a column has a value, and numbers."""
+        x = np.zeros((self.n_rows, layout.n_rows + 1))
+        x[np.arange(self.n_rows), self.index] = 1.0
+        x[:, 0] = 1.0
+        x[:, layout.numeric] = self.numbers.T
+        return np.ascontiguousarray(x[:, :-1])
 
     @property
     def nbytes(self) -> int:
@@ -222,6 +233,33 @@ class Hessian:
             if v.shape[1] > 1:
                 v = v - (shares * v).sum(axis=1, keepdims=True)
             return self._gradient.sums(packed, shares * v)
+
+        return run
+
+    @property
+    def matrix(self) -> Callable[[Packed], Floats] | None:
+        """The pass that gives the whole matrix, (P M, P M); None where products take less."""
+        layout = self._gradient.layout
+        size, m = layout.n_rows, layout.n_outputs
+        terms = 1 + len(layout.sizes) + len(layout.pairs) + layout.n_numeric
+        if self._kept is None or CHEAPER * size * size * (m + 1) / 2 > PRODUCTS * terms:
+            return None
+
+        def run(packed: Packed) -> Floats:
+            shares, x = self._shares_of(packed), packed.indicators(layout)
+            found = np.zeros((size, m, size, m))
+            for k in range(m):
+                for other in range(k, m):
+                    p = shares[:, k]
+                    # Of two classes the product of both shares is what is kept.
+                    share = p if m == 1 else p * ((k == other) - shares[:, other])
+                    if packed.weight is not None:
+                        share = share * packed.weight
+                    block = np.zeros((size, size))
+                    for some in _pieces(packed.n_rows, block.size):
+                        block += (x[some].T * share[some]) @ x[some]
+                    found[:, k, :, other] = found[:, other, :, k] = block
+            return found.reshape(size * m, size * m)
 
         return run
 
