@@ -225,7 +225,7 @@ register(
         # A weak penalty: it is there for rules, and other models are for noise.
         Candidate(
             "-pairs",
-            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 1e-2},
+            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.03},
             effort=Effort(120.0, by_class=True),
         ),
     ),

@@ -81,7 +81,8 @@ def pairs_of(
     price: NDArray[np.float64] = np.ones(len(able))
     most = math.inf
     if interactions == AUTO:
-        price = (n_rows + (sizes[first] * sizes[second])[able]) * float(layout.n_outputs)
+        cells = (sizes[first] * sizes[second])[able]
+        price = (n_rows + cells).astype(np.float64) * layout.n_outputs
         most = max(CHEAP, n_rows * len(schema.features) * float(layout.n_outputs))
     elif interactions != ALL:
         most = float(interactions)

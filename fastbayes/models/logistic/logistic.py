@@ -300,7 +300,8 @@ class LogisticRegression(Classifier):
     logistic regression, Journal of Machine Learning Research 9. Byrd, Chin, Neveitt, Nocedal
     (2011), On the use of stochastic Hessian information in optimization methods for machine
     learning, SIAM Journal on Optimization 21. Zaidi, Webb, Carman, Petitjean, Cerquides (2016),
-    ALRn: accelerated higher-order logistic regression, Machine Learning 104. Jakulin, Bratko (2004), Testing the significance of attribute interactions, ICML, eq. 4.
+    ALRn: accelerated higher-order logistic regression, Machine Learning 104. Jakulin, Bratko
+    (2004), Testing the significance of attribute interactions, ICML, eq. 4.
 
     Examples
     --------
