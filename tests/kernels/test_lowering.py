@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+
 import numpy as np
 import pytest
 
-from fastbayes.kernels.dispatch import helper, kernel
+from fastbayes.kernels.dispatch import helper, interpreted, kernel
 
 
 @helper
@@ -81,3 +84,32 @@ def test_variables__hold_what_the_last_round_left():
     assert out.tolist() == [111, 41, 106]
     collatz(27, 2, out)
     assert out.tolist() == [2, 1, 0]
+
+
+def count_up(numbers, out):
+    for i in range(numbers.size):
+        for k in range(numbers[i]):
+            out[i, k] += k
+
+
+@pytest.mark.skipif(interpreted(), reason="without the compiler there is no machine code")
+def test_loops__are_not_unrolled_where_their_turns_are_not_known(monkeypatch):
+    passes = importlib.import_module("fastbayes.kernels.passes")
+    optimise, written = passes.KernelLibrary._optimize_final_module, []
+
+    def watched(library):
+        written.append(str(library._final_module))
+        optimise(library)
+
+    monkeypatch.setattr(passes.KernelLibrary, "_optimize_final_module", watched)
+    monkeypatch.setenv("FASTBAYES_CACHE", "0")
+    out = np.zeros((2, 6), np.int64)
+    kernel(count_up)(np.array([6, 3]), out)
+    assert out.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 0, 0]]
+    (module,) = written
+    # Each loop has a name of its own, which is the first thing said of it.
+    loops = re.findall(r"br label .*!llvm.loop !(\d+)", module)
+    assert len(loops) == len(set(loops)) == 2
+    for loop in loops:
+        rolled = re.search(rf"^!{loop} = distinct !{{!{loop}, !(\d+)}}$", module, re.MULTILINE)
+        assert f'!{rolled[1]} = !{{!"llvm.loop.unroll.runtime.disable"}}' in module
