@@ -114,7 +114,7 @@ def test_gaussian_bayes__takes_part_where_all_columns_are_numbers(folds: Any, we
     table = table.select(["z0", "z1", *names])
     result = compare(table, **told)
     for name, covariance in (("gaussian-bayes", "full"), ("gaussian-bayes-tied", "tied")):
-        model = fb.GaussianBayes(covariance=covariance)
+        model = fb.GaussianBayes(covariance=covariance, prior="niw")
         weight = {"sample_weight": weight_of(table)}
         if folds is None:
             stats = counted(table, scatter=True)

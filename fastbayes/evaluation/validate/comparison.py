@@ -811,7 +811,8 @@ def compare(
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
         "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "weighted-naive-bayes", "logistic", "network", and "prior", the shares of the classes;
+        "weighted-naive-bayes", "logistic", "network", and "prior", the shares of the classes (the
+        two of Gaussian Bayes have prior="niw");
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
         default, but that "a2de", "weighted-naive-bayes", "logistic" and "network" take part up to
