@@ -168,9 +168,17 @@ TABLE_MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "gaussian-niw": ("GaussianBayes", {"prior": "niw"}, NUMBERS),
     "joint-bayes": ("JointBayes", {}, TEXT),
     "joint-bayes-loo": ("JointBayes", {"tau": "loo", "alpha": 0.5, "missing": "category"}, ALL),
-    "joint-gaussian": ("JointGaussian", {}, ALL),
-    "joint-gaussian-tau": ("JointGaussian", {"tau": 2.0, "backoff": 30.0, "alpha": 2.0}, ALL),
-    "joint-gaussian-naive": ("JointGaussian", {"cells": "naive", "missing": "category"}, ALL),
+    "joint-gaussian": ("JointGaussian", {"density": "normal"}, ALL),
+    "joint-gaussian-tau": (
+        "JointGaussian",
+        {"tau": 2.0, "backoff": 30.0, "alpha": 2.0, "density": "normal"},
+        ALL,
+    ),
+    "joint-gaussian-naive": (
+        "JointGaussian",
+        {"cells": "naive", "missing": "category", "density": "normal"},
+        ALL,
+    ),
     "logistic": ("LogisticRegression", {"standard_errors": True}, ALL),
     "logistic-l1": ("LogisticRegression", {"penalty": "l1", "C": 0.5, **FORCED}, ALL),
     "logistic-none": (

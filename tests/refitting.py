@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 import fastbayes as fb
+from fastbayes.models.joint import cell_gaussians
 from fastbayes.models.numeric.conjugate import KEYS, prior_of
 
 TARGET, WEIGHT = "y", "w"
@@ -80,6 +83,11 @@ def refitted(model: Any, table: pa.Table, **options: Any) -> NDArray[np.float64]
     }
     told["domains"][TARGET] = schema.classes
     found = []
+    same = nullcontext()
+    if isinstance(model, fb.JointGaussian) and model.density == "student":
+        # The prior of all rows stays, as leave-one-out says.
+        prior = type(model)(**model.get_params()).fit_statistics(stats)._mixture.gaussians.prior
+        same = patch.object(cell_gaussians, "prior_of", return_value=prior)
     for r in range(table.num_rows):
         weight = np.ones(table.num_rows)
         if WEIGHT in table.column_names:
@@ -88,5 +96,6 @@ def refitted(model: Any, table: pa.Table, **options: Any) -> NDArray[np.float64]
         rest = table.drop_columns(list({WEIGHT} & {*table.column_names}))
         rest = rest.append_column(WEIGHT, pa.array(weight)).filter(pa.array(weight > 0))
         row = table.select(schema.names).slice(r, 1)
-        found.append(model.fit_statistics(counted(rest, **told)).predict_proba(row))
+        with same:
+            found.append(model.fit_statistics(counted(rest, **told)).predict_proba(row))
     return np.concatenate(found)

@@ -93,8 +93,11 @@ CASES: dict[str, tuple[str, list[str], Any]] = {
 }  # fmt: skip
 CASES["joint-bayes"] = ("joint-bayes", ["--tau", "2"], lambda: fb.JointBayes(tau=2.0))
 CASES["joint-gaussian"] = (
-    *("joint-gaussian", ["--cells", "naive", "--backoff", "3", "--tau", "loo"]),
-    lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo"),
+    *(
+        "joint-gaussian",
+        ["--cells", "naive", "--backoff", "3", "--tau", "loo", "--density", "normal"],
+    ),
+    lambda: fb.JointGaussian(cells="naive", backoff=3.0, tau="loo", density="normal"),
 )
 CASES["network"] = ("network", ["--max-parents", "2"], lambda: fb.NetworkClassifier(max_parents=2))
 CASES["weighted"] = (
@@ -305,7 +308,8 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
         "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
         "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
-        "backoff", "feature_averaging", "ess", "graph_score", "search", "order", "max_parents",
+        "backoff", "density", "feature_averaging", "ess", "graph_score", "search", "order",
+        "max_parents",
         "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
         "interactions", "tol", "max_iter", "standard_errors", "members", "folds",
     }  # fmt: skip

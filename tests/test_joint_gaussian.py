@@ -75,16 +75,18 @@ def asked(x: Any, seed: int = 0) -> tuple[Any, Any]:
     backoff=st.sampled_from([0.5, 10.0, 1e9]),
     tau=st.sampled_from([0, 1, 0.5]),
     cells=st.sampled_from(["joint", "naive"]),
+    density=st.sampled_from(["student", "normal"]),
 )
 def test_log_joint__is_that_of_plain_loops(
-    seed: int, p: int, n: int, backoff: float, tau: float, cells: str
+    seed: int, p: int, n: int, backoff: float, tau: float, cells: str, density: str
 ) -> None:
     rows, x, classes = drawn(seed, n, p)
     if len({*classes}) < 2 or np.isnan(x).any(axis=1).sum() > n - p - 2:
         return
-    model = fitted(rows, x, classes, backoff=backoff, tau=tau, cells=cells)
+    how: dict[str, Any] = {"backoff": backoff, "tau": tau, "cells": cells, "density": density}
+    model = fitted(rows, x, classes, **how)
     assert not model._mixture.gaussians.shrunk
-    twin = JointGaussian(rows, x, classes, DOMAINS, backoff=backoff, tau=tau, cells=cells)
+    twin = JointGaussian(rows, x, classes, DOMAINS, **how)
     new, numbers = asked(x, seed)
     got = model.log_joint(table_of(new, numbers))
     for row, u, joint in zip(new, numbers, got, strict=True):
@@ -96,19 +98,25 @@ def test_log_joint__is_that_of_plain_loops(
                 assert value < -600
 
 
-def test_limit__infinite_backoff_is_the_density_of_the_class() -> None:
+DENSITIES: dict[str, Any] = {"student": "niw", "normal": None}
+either = pytest.mark.parametrize("density", DENSITIES)
+
+
+@either
+def test_limit__infinite_backoff_is_the_density_of_the_class(density: str) -> None:
     rows, x, classes = drawn(1, 400)
-    model = fitted(rows, x, classes, backoff=math.inf, tau=1)
+    model = fitted(rows, x, classes, backoff=math.inf, tau=1, density=density)
     bayes = fb.JointBayes(alpha=1, class_prior="uniform").fit(
         table_of(rows, x, classes).select([*NAMES, "y"]), "y"
     )
-    gaussian = fb.GaussianBayes().fit(table_of(rows, x, classes).drop_columns(list(NAMES)), "y")
+    gaussian = fb.GaussianBayes(prior=DENSITIES[density])
+    gaussian.fit(table_of(rows, x, classes).drop_columns(list(NAMES)), "y")
     new, numbers = asked(x)
     X = table_of(new, numbers)
     expected = bayes.log_joint(X.select(NAMES)) + math.log(2)
     expected += gaussian.log_joint(X.drop_columns(list(NAMES)))
     np.testing.assert_allclose(model.log_joint(X), expected, rtol=1e-9)
-    large = fitted(rows, x, classes, backoff=1e12, tau=1)
+    large = fitted(rows, x, classes, backoff=1e12, tau=1, density=density)
     np.testing.assert_allclose(large.log_joint(X), expected, rtol=1e-7)
 
 
@@ -125,10 +133,11 @@ def test_law__without_numbers_it_is_the_joint_table() -> None:
     np.testing.assert_allclose(naive.log_joint(X), independent.log_joint(X), atol=1e-12)
 
 
-def test_law__without_categories_it_is_the_class_gaussian() -> None:
+@either
+def test_law__without_categories_it_is_the_class_gaussian(density: str) -> None:
     _, x, classes = drawn(3, 100, 3)
-    model = fb.JointGaussian().fit(x, classes)
-    gaussian = fb.GaussianBayes().fit(x, classes)
+    model = fb.JointGaussian(density=density).fit(x, classes)
+    gaussian = fb.GaussianBayes(prior=DENSITIES[density]).fit(x, classes)
     np.testing.assert_allclose(model.log_joint(x), gaussian.log_joint(x), rtol=1e-9)
     assert model.n_parameters_ == gaussian.n_parameters_
 
@@ -228,13 +237,17 @@ def hard() -> dict[str, tuple[Any, int]]:
 
 @pytest.mark.parametrize("case", hard())
 @pytest.mark.parametrize("backoff", [1e-6, 10.0, math.inf])
-def test_hard_numbers__finite_posteriors_and_one_warning(case: str, backoff: float) -> None:
+@either
+def test_hard_numbers__finite_posteriors_and_one_warning(
+    case: str, backoff: float, density: str
+) -> None:
     x, said = hard()[case]
     a = np.array(["p", "q", "r"])[np.arange(60) % 3]
     a[0] = "once"
     columns = {f"x{j}": column for j, column in enumerate(x.T)}
     table = pa.table({"a": a, **columns, "y": np.arange(60) % 2})
-    model = fb.JointGaussian(backoff=backoff)
+    model = fb.JointGaussian(backoff=backoff, density=density)
+    said *= density == "normal"  # a prior makes every covariance regular
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         model.fit(table, "y")
@@ -252,7 +265,7 @@ def test_hard_numbers__finite_posteriors_and_one_warning(case: str, backoff: flo
                 "y": np.arange(60) % 2,
             }
         )
-        again = fb.JointGaussian(backoff=backoff).fit(plain, "y")
+        again = fb.JointGaussian(backoff=backoff, density=density).fit(plain, "y")
         np.testing.assert_allclose(
             again.predict_proba(plain), model.predict_proba(table), rtol=1e-8
         )
@@ -434,3 +447,47 @@ def test_cells__may_be_worked_on_in_any_stretches(
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(mine.undefined, other.undefined)
     np.testing.assert_array_equal(parts.log_joint(table), whole.log_joint(table))
+
+
+def test_density__of_files_of_before_is_normal(tmp_path: Any) -> None:
+    rows, x, classes = drawn(4, 80)
+    model = fitted(rows, x, classes, density="normal")
+    params = model.get_params()
+    del params["density"]
+    old = fb.JointGaussian.from_state(params, *model.state(), "old.fb")
+    assert old.density == "normal"
+    X = table_of(*asked(x))
+    np.testing.assert_array_equal(old.log_joint(X), model.log_joint(X))
+    new = fitted(rows, x, classes)
+    new.save(tmp_path / "new.fb")
+    assert fb.load(tmp_path / "new.fb").density == "student"
+
+
+@pytest.mark.parametrize("per_class", [5, 10])
+def test_few_rows__are_worse_to_normal_densities(per_class: int) -> None:
+    """A normal density of a handful of rows is too narrow: new rows lie far outside it."""
+    losses: dict[str, list[float]] = {"student": [], "normal": []}
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        means, shapes = rng.normal(size=(3, 3)) * 1.5, rng.normal(size=(3, 3, 3)) + np.eye(3)
+
+        def table(n: int, rng: Any = rng, means: Any = means, shapes: Any = shapes) -> pa.Table:
+            y = np.repeat(np.arange(3), n)
+            x = means[y] + (shapes[y] @ rng.normal(size=(3 * n, 3, 1)))[..., 0]
+            return pa.table({**dict(zip("uvw", x.T, strict=True)), "y": y})
+
+        few, new = table(per_class), table(200)
+        for density, found in losses.items():
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "the covariance of")
+                model = fb.JointGaussian(density=density).fit(few, "y")
+            found.append(fb.evaluate(model, new).log_loss)
+    assert np.mean(losses["student"]) < math.log(3)
+    assert np.mean(losses["student"]) < np.mean(losses["normal"])
+
+
+def test_very_many_rows__make_the_densities_normal() -> None:
+    rows, x, classes = drawn(5, 40_000, gaps=0)
+    X = table_of(*asked(x))
+    student, normal = (fitted(rows, x, classes, density=d) for d in ("student", "normal"))
+    np.testing.assert_allclose(student.predict_proba(X), normal.predict_proba(X), atol=2e-3)

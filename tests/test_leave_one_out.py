@@ -326,6 +326,10 @@ CELLS = {"cells": True, "cell_scatter": True}
         fb.JointGaussian(tau=0.5, backoff=2, class_prior="uniform"),
         fb.JointGaussian(cells="naive", backoff=0.1, alpha=0.5),
         fb.JointGaussian(tau=0, alpha=0, backoff=math.inf),
+        fb.JointGaussian(density="normal"),
+        fb.JointGaussian(tau=0.5, backoff=2, class_prior="uniform", density="normal"),
+        fb.JointGaussian(cells="naive", backoff=0.1, alpha=0.5, density="normal"),
+        fb.JointGaussian(tau=0, alpha=0, backoff=math.inf, density="normal"),
     ],
     ids=repr,
 )
@@ -340,7 +344,7 @@ def test_refit__gaussians_in_cells(model: Any, weights: Any) -> None:
 @pytest.mark.parametrize("columns", [["z0", "z1"], ["x0", "x1"]])
 def test_refit__gaussians_in_cells__of_one_kind_of_column(columns: list[str]) -> None:
     table = mixed_rows(1).select([*columns, TARGET])
-    for model in (fb.JointGaussian(), fb.JointGaussian(tau=0)):
+    for model in (fb.JointGaussian(), fb.JointGaussian(tau=0, density="normal")):
         result = fb.leave_one_out(model, counted(table, **CELLS), table)
         close(result.proba, refitted(model, table, **CELLS), 1e-9)
 
@@ -349,14 +353,20 @@ def test_gaussians_in_cells__are_refused_where_a_class_lives_by_one_row() -> Non
     few = pa.table({"z": [1.0, 2.0, 3.0, 5.0, 7.0], TARGET: ["a", "a", "b", "b", "b"]})
     with pytest.raises(fb.SchemaError, match=r"backoff=0 a cell may have no density.*k_fold"):
         fb.leave_one_out(fb.JointGaussian(backoff=0, tau=0), counted(few, **CELLS), few)
+    normal = fb.JointGaussian(density="normal")
     with pytest.raises(fb.SchemaError, match="without some row class 'a' has none"):
-        fb.leave_one_out(fb.JointGaussian(), counted(few, **CELLS), few)
+        fb.leave_one_out(normal, counted(few, **CELLS), few)
     alone = pa.table({"z": [1.0, 2.0, 3.0, 5.0, 7.0], TARGET: ["a", "b", "b", "b", "b"]})
     with (
         pytest.warns(fb.FastBayesWarning, match="the covariance of class 'a' is singular"),
         pytest.raises(fb.SchemaError, match=r"classes \['a'\] have no density of their own"),
     ):
-        fb.leave_one_out(fb.JointGaussian(), counted(alone, **CELLS), alone)
+        fb.leave_one_out(normal, counted(alone, **CELLS), alone)
+    # Student's t has a density of one row, and of none.
+    for table in (few, alone):
+        result = fb.leave_one_out(fb.JointGaussian(), counted(table, **CELLS), table)
+        assert result.fixed == ("schema", "tau", "prior")
+        close(result.proba, refitted(fb.JointGaussian(), table, **CELLS), 1e-9)
 
 
 def test_gaussians_in_cells__few_rows_at_a_time_change_nothing(

@@ -445,7 +445,7 @@ def test_leaderboard__has_networks_where_they_are_named() -> None:
                        validation="leave_one_out")  # fmt: skip
     found = {entry.name: entry for entry in board.entries}
     for name in ("network", "below"):
-        model = found[name].model
+        model = getattr(found[name].model, "model_", found[name].model)
         alone = fb.leave_one_out(model, model.statistics_, table)
         assert found[name].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-12)
     assert "the class has parents" in found["given"].reason

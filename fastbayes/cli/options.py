@@ -566,8 +566,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
         callback=share,
     ),
     "singular": _says(
-        "A covariance without inverse is shrunk (the default), loses its correlations, or is an "
-        "error."
+        "A covariance without inverse takes rows of that within all classes (the default), is "
+        "shrunk, loses its correlations, or is an error."
     ),
     "prior": _says(
         "Integrate means and covariances out: normal-inverse-Wishart.", type=click.Choice(["niw"])
@@ -579,6 +579,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "backoff": _says(
         "Rows of its class that each cell is drawn to; default: 10.", type=NOT_NEGATIVE
+    ),
+    "density": _says(
+        "Of numbers: Student's t, which is as wide as few rows make it (the default), or normal."
     ),
     "tau": _says(
         "Rows of each class spread as if columns were independent; 'loo' chooses it by "

@@ -205,8 +205,9 @@ register(
     "fastbayes.models.numeric.gaussian",
     "gaussian-bayes",
     (
-        Candidate(when="all_numeric"),
-        Candidate("-tied", {"covariance": "tied"}, when="all_numeric"),
+        # Densities of few rows that are no narrower than these rows make sure.
+        Candidate(parameters={"prior": "niw"}, when="all_numeric"),
+        Candidate("-tied", {"covariance": "tied", "prior": "niw"}, when="all_numeric"),
     ),
     "leave_one_out.loo_quadratic.loo_gaussian_bayes",
 )

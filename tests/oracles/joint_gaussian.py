@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -31,29 +32,71 @@ def drawn_to(own, parent, kappa):
     return (n * mean + kappa * centre) / (n + kappa), scatter / (n + kappa)
 
 
-def density(x, mean, covariance):
+# Rows that the mean of the prior is worth; its covariance is worth one.
+KAPPA = 0.01
+
+
+def posterior(own, mean, variances):
+    """Return expected mean and covariance of n rows under the prior of a mean and variances."""
+    n, own_mean, covariance = own
+    apart = own_mean - mean if n else np.zeros(len(mean))
+    scatter = np.diag(variances) + n * covariance
+    scatter = scatter + KAPPA * n / (KAPPA + n) * np.outer(apart, apart)
+    return mean + n / (KAPPA + n) * apart, scatter / (n + 1)
+
+
+def density(x, mean, covariance, rows=None):
+    """Return the normal density of the known numbers, or Student's t of so many rows."""
     known = ~np.isnan(x)
+    p = int(known.sum())
     apart, part = (x - mean)[known], covariance[np.ix_(known, known)]
-    q = apart @ np.linalg.solve(part, apart) if known.any() else 0.0
-    return np.exp(-q / 2) / np.sqrt(np.linalg.det(2 * np.pi * part))
+    if rows is None:
+        q = apart @ np.linalg.solve(part, apart) if known.any() else 0.0
+        return np.exp(-q / 2) / np.sqrt(np.linalg.det(2 * np.pi * part))
+    dof = rows + 3
+    scale = part * (rows + 1) / (rows + 3) * (KAPPA + rows + 1) / (KAPPA + rows)
+    q = apart @ np.linalg.solve(scale, apart) if known.any() else 0.0
+    log = math.lgamma((dof + p) / 2) - math.lgamma(dof / 2)
+    log -= 0.5 * p * math.log(dof * math.pi) + 0.5 * math.log(np.linalg.det(scale))
+    return math.exp(log - 0.5 * (dof + p) * math.log1p(q / dof))
 
 
 class JointGaussian:
     """P(c, v, x) of rows of values (None where missing) and numbers (NaN where missing)."""
 
-    def __init__(self, rows, x, classes, domains, *, backoff, tau=1, alpha=1, cells="joint"):
-        self.domains, self.cells, self.backoff = domains, cells, backoff
+    def __init__(
+        self,
+        rows,
+        x,
+        classes,
+        domains,
+        *,
+        backoff,
+        tau=1,
+        alpha=1,
+        cells="joint",
+        density="student",
+    ):
+        self.domains, self.cells, self.backoff, self.density = domains, cells, backoff, density
         self.table = Joint(rows, classes, domains, tau=tau, alpha=alpha)
         self.classes = self.table.classes
         self.shares = {c: classes.count(c) / len(classes) for c in self.classes}
         whole = [i for i in range(len(rows)) if not np.isnan(x[i]).any()]
         every = moments(x[whole])[1:]
-        self.own, self.of_class = {}, {}
+        self.own, self.of_class, self.n = {}, {}, {}
+        within = np.zeros(x.shape[1])
+        for c in self.classes:
+            mine = x[[i for i in whole if classes[i] == c]]
+            n, _, covariance = moments(mine)
+            within += n / len(whole) * np.diag(covariance)
         for c in self.classes:
             mine = [i for i in whole if classes[i] == c]
             found = moments(x[mine])
             deep = found[0] > x.shape[1] and np.linalg.cond(found[2]) < 1e9
+            self.n[c] = found[0]
             self.of_class[c] = found[1:] if deep else drawn_to(found, every, backoff)
+            if density == "student":
+                self.of_class[c] = posterior(found, every[0], within)
             for v in product(*domains):
                 self.own[v, c] = moments(x[[i for i in mine if tuple(rows[i]) == v]])
 
@@ -63,7 +106,12 @@ class JointGaussian:
         return float(np.prod([float(self.table.margin(j, value, c)) for j, value in enumerate(v)]))
 
     def gaussian(self, v, c):
-        return drawn_to(self.own[v, c], self.of_class[c], self.backoff)
+        """Return mean and covariance of a cell, and of how many rows they are, None if normal."""
+        found = drawn_to(self.own[v, c], self.of_class[c], self.backoff)
+        if self.density == "normal":
+            return (*found, None)
+        n = self.own[v, c][0]
+        return (*found, min(n + self.backoff, self.n[c]) if n else self.n[c])
 
     def joint(self, row, x, c):
         open_ = [self.domains[j] if v is None else [v] for j, v in enumerate(row)]

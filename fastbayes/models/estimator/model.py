@@ -21,7 +21,7 @@ from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.importance import Importance, importance
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
-from fastbayes.models.estimator.parameters import fitted
+from fastbayes.models.estimator.parameters import filed_parameters, fitted
 from fastbayes.models.estimator.protocol import Estimator
 from fastbayes.models.estimator.sampling import class_codes
 
@@ -593,7 +593,7 @@ class Model(Prediction):
         FileFormatError, SchemaError, KeyError, TypeError, ValueError
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
-        model = cls(**params)
+        model = cls(**filed_parameters(cls, params))
         stats = model._loaded(header, arrays, source)
         names, n_features = model._features_of(stats)
         model._set_features(names if header["named"] else None, n_features)

@@ -39,6 +39,9 @@ class Parameter:
     filed
         Whether files of models always have it; else only where it is not the default, so that files
         of models that do not use it are as those of earlier versions.
+    before
+        What it is in files of models that were written before there was this parameter, if that is
+        not the default.
     """
 
     default: Any
@@ -47,6 +50,7 @@ class Parameter:
     check: Check | None = None
     kw_only: bool = True
     filed: bool = True
+    before: Any = None
 
     def validate(self, name: str, value: Any) -> None:
         """Raise ValueError where a value is not allowed; the message names both."""
@@ -69,9 +73,10 @@ def parameter(
     check: Check | None = None,
     kw_only: bool = True,
     filed: bool = True,
+    before: Any = None,
 ) -> Any:
     """Declare a parameter in the body of a model's class: see `Parameter`."""
-    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only, filed)
+    return Parameter(default, inspect.cleandoc(doc), choices, check, kw_only, filed, before)
 
 
 def fitted(doc: str = "", *, init: Literal[False] = False) -> Any:
@@ -113,6 +118,12 @@ class HasParameters:
         if cls.__doc__:
             parameters = {n: p.doc for n, p in cls._declared.items()}
             cls.__doc__ = _documented(cls.__doc__, parameters, fitted_attributes(cls))
+
+
+def filed_parameters(cls: type[HasParameters], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a model in a file, with those there were not yet."""
+    older = {n: p.before for n, p in cls._declared.items() if p.before is not None}
+    return {**older, **params}
 
 
 def fitted_attributes(cls: type[HasParameters]) -> dict[str, str]:

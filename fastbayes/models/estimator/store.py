@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fastbayes.core import files
 from fastbayes.core.errors import FileFormatError, SchemaError
+from fastbayes.models.estimator.parameters import filed_parameters
 from fastbayes.models.registry import MODELS
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.network import BayesianNetwork
@@ -135,7 +136,8 @@ def made(options: Mapping[str, Any], source: str) -> Any:
             f"{source}: holds a model of {name!r}, which this version does not know; read it with "
             "the version that wrote it"
         )
-    return MODELS[name].load()(**options["params"])
+    cls = MODELS[name].load()
+    return cls(**filed_parameters(cls, options["params"]))
 
 
 def _filed(model: Any) -> dict[str, Any]:

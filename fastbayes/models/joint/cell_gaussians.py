@@ -1,4 +1,4 @@
-"""P(v, x | c): a joint table of values with a normal density of the numbers in each cell."""
+"""P(v, x | c): a joint table of values with a density of the numbers in each cell."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from fastbayes.models.joint.joint import (
     grouped,
     patterns,
 )
+from fastbayes.models.numeric.conjugate import NormalInverseWishart, prior_of
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
     ClassDensities,
     CovarianceRule,
+    MomentSums,
+    Normals,
     diagonal,
     regular,
     standard_normals,
@@ -82,6 +85,35 @@ def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
 
 
+def with_prior(groups: GroupMoments, prior: NormalInverseWishart) -> Backing:
+    """Return expected means and covariances of groups of rows, by a prior of p + 2 degrees.
+
+    covariance = (scale + S + n kappa/(n + kappa) (x - m0)(x - m0)^T) / (n + 1): the prior counts as
+    one row of its expectation, which is its scale.
+    """
+    nothing = Backing(prior.mean[None], prior.rest[None], np.zeros((1, *prior.scale.shape)))
+    found = merged(groups, nothing, prior.kappa)
+    n = groups.n[:, None, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        scatter = prior.scale + (n + prior.kappa) * found.covariance
+        return found._replace(covariance=scatter / (n + 1))
+
+
+def student(found: Normals, rows: Floats, kappa: float) -> Normals:
+    """Return Student's t of a new row, means and covariances being those that rows let expect.
+
+    With N rows and the prior: N + 3 degrees of freedom, which are nu + N - p + 1 with nu = p + 2,
+    and as scale (kappa + N + 1)/(kappa + N) (N + 1)/(N + 3) times the expected covariance.
+
+    rows   (n,) what each density is made of.
+    kappa  Rows that the mean of the prior is worth.
+    """
+    dof = np.where(np.isfinite(rows), rows, FARTHEST) + 3.0
+    wider = (1.0 + 1.0 / (kappa + rows)) * (1.0 - 2.0 / dof)
+    deviation = np.where(found.kept, found.deviation * np.sqrt(wider)[:, None], 1.0)
+    return found._replace(deviation=deviation, dof=dof)
+
+
 class Numbers:
     """Numbers of rows, by which of them are known.
 
@@ -122,7 +154,12 @@ def log_density(x: Floats, rows: Ints, at: Ints, densities: ClassDensities, job:
     parts = densities.mean, densities.rest, densities.whiten
     whitened = tuple(np.ascontiguousarray(part) for part in parts)
     q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, whitened)
-    return np.asarray(densities.level[at] - 0.5 * np.fmin(q, FARTHEST))
+    q = np.fmin(q, FARTHEST)
+    if densities.dof is None:
+        return np.asarray(densities.level[at] - 0.5 * q)
+    dof = densities.dof[at]
+    half = 0.5 * (dof + densities.found.kept.sum())
+    return np.asarray(densities.level[at] - half * np.log1p(q / dof))
 
 
 class CellGaussians:
@@ -133,6 +170,7 @@ class CellGaussians:
     inside          (n,) whether each is a cell in which every column is observed; others count in
                     their class.
     kappa           Pseudo-rows of the class in each cell.
+    student         Whether densities are Student's t, by a prior of the means and covariances.
     names, classes  Names of the numeric columns, and labels of the classes.
 
     Attributes
@@ -154,6 +192,7 @@ class CellGaussians:
         labels: NDArray[Any],
         inside: NDArray[np.bool_],
         kappa: float,
+        student: bool,
         names: Sequence[str],
         classes: Sequence[Any],
     ) -> None:
@@ -172,20 +211,16 @@ class CellGaussians:
                 "it"
             )
         self._rule = CovarianceRule(False, 0, None, "shrink", FLOOR, names, classes)
-        whole = merged(every, _of(every, np.zeros((1, p, p))), 0.0)
-        self.spread = diagonal(whole.covariance)[0]
-        self.kept = self.spread > 0
-        whole, sick = self.regular(whole, every.n)
-        self.shrunk = bool(sick.any())
-        own = merged(of_class, _of(of_class, of_class.scatter), 0.0)
-        low = (diagonal(own.covariance) < FLOOR * self.spread) & self.kept
-        self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
-        self.backed = (self.backed | self.singular(own.covariance)) & bool(p)
-        # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
-        parents = _at(whole, np.zeros(n_classes, np.int64))
-        back = merged(of_class, parents, kappa if kappa > 0 else math.inf)
-        back = self.regular(back, of_class.n)[0]
-        self._classes = _where(self.backed, back, own)
+        self.spread = diagonal(every.scatter)[0] / max(float(every.n[0]), 1.0)
+        self.shrunk, self.backed = False, np.zeros(n_classes, np.bool_)
+        self.prior: NormalInverseWishart | None = None
+        if student and p:
+            self.prior = prior_of("niw", MomentSums(*of_class), self._rule)
+            self.kept = diagonal(self.prior.scale) > 0
+            self._classes = self.regular(with_prior(of_class, self.prior), of_class.n)[0]
+        else:
+            self.kept = self.spread > 0
+            self._classes = self._likeliest(of_class, every)
         self.which = np.flatnonzero(inside)
         mine = groups if inside.all() else GroupMoments(*(part[self.which] for part in groups))
         self.of_class, self.groups = of_class, mine
@@ -203,10 +238,36 @@ class CellGaussians:
             self._put(self._cells(some), some, found)
         self._put(self._classes, slice(n, None), found)
         mean, rest, deviation, correlation = found
-        self.densities = ClassDensities(
-            standard_normals(mean, rest, deviation, correlation, self.kept)
-        )
+        made = standard_normals(mean, rest, deviation, correlation, self.kept)
+        own = self.rows(mine.n, of_class.n[self.labels])
+        self.densities = self.of_rows(made, np.concatenate([own, of_class.n]))
         self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
+
+    def _likeliest(self, of_class: GroupMoments, every: GroupMoments) -> Backing:
+        """Return the classes' densities of maximum likelihood, some of them drawn to all rows."""
+        kappa, p, n_classes = self.kappa, len(self.names), len(of_class.n)
+        whole = merged(every, _of(every, np.zeros((1, p, p))), 0.0)
+        whole, sick = self.regular(whole, every.n)
+        self.shrunk = bool(sick.any())
+        own = merged(of_class, _of(of_class, of_class.scatter), 0.0)
+        low = (diagonal(own.covariance) < FLOOR * self.spread) & self.kept
+        self.backed = low.any(axis=1) | (of_class.n <= self.kept.sum())
+        self.backed = (self.backed | self.singular(own.covariance)) & bool(p)
+        # kappa = 0 asks for no class; one that has none of its own is at least like all rows.
+        parents = _at(whole, np.zeros(n_classes, np.int64))
+        back = merged(of_class, parents, kappa if kappa > 0 else math.inf)
+        back = self.regular(back, of_class.n)[0]
+        return _where(self.backed, back, own)
+
+    def rows(self, of_cell: Floats, of_class: Floats) -> Floats:
+        """Return how many rows densities of cells are made of: of the class no more than it has."""
+        return np.asarray(np.minimum(of_cell + self.kappa, of_class))
+
+    def of_rows(self, found: Normals, rows: Floats) -> ClassDensities:
+        """Return densities that are made of so many rows, (n,)."""
+        return ClassDensities(
+            found if self.prior is None else student(found, rows, self.prior.kappa)
+        )
 
     def _cells(self, some: slice) -> Backing:
         """Return the densities of some cells; of those that have none, that of their class."""

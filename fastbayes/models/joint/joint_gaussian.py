@@ -1,4 +1,4 @@
-"""A joint table of the categorical columns, with a Gaussian of the numeric ones in each cell."""
+"""A joint table of the categorical columns, with a density of the numeric ones in each cell."""
 
 from __future__ import annotations
 
@@ -27,17 +27,26 @@ from fastbayes.statistics.cell_scatter import pooled
 
 
 class JointGaussian(Classifier, Iterative):
-    """Categorical columns as one joint value, and a normal density of the numbers in each cell.
+    """Categorical columns as one joint value, and a density of the numbers together in each cell.
 
     Notes
     -----
-    P(c, v, x) = P(c) P(v | c) N(x; m_vc, C_vc). With n rows of cell v and class c, mean x and
-    scatter S, and the density (m0, C0) of the class: m = (n x + k m0)/(n + k), C = (S + k C0 +
-    n k/(n + k) (x - m0)(x - m0)^T)/(n + k) with k = `backoff`, which is Chan's merge with k rows of
-    the class. A class has the density of maximum likelihood; one of no more rows than columns, or
-    with a singular covariance, is drawn in the same way to the density of all rows. If that is
-    singular, too, its correlations are shrunk, with a warning. A cell that does not occur with a
-    class has the density of the class, and with backoff=0 none: it is impossible.
+    P(c, v, x) = P(c) P(v | c) f(x; m_vc, C_vc). With n rows of cell v and class c, mean x and
+    scatter S, and the mean and covariance (m0, C0) of the class: m = (n x + k m0)/(n + k),
+    C = (S + k C0 + n k/(n + k) (x - m0)(x - m0)^T)/(n + k) with k = `backoff`, which is Chan's
+    merge with k rows of the class. A cell that does not occur with a class has the density of the
+    class, and with backoff=0 none: it is impossible.
+
+    With density="student" a class has the mean and covariance that its rows let expect under the
+    prior of `GaussianBayes(prior="niw")`: of the mean of all rows, worth 0.01 rows, and of the
+    pooled variances within classes, worth one row. f is Student's t of N + 3 degrees of freedom
+    where N rows make it: those of the class, of a cell n + k of them at most. So without
+    categorical columns the model is `GaussianBayes(prior="niw")`, and with very many rows f is
+    normal.
+
+    With density="normal" f is normal and a class has the density of maximum likelihood; one of no
+    more rows than columns, or with a singular covariance, is drawn as cells are to the density of
+    all rows. If that is singular, too, its correlations are shrunk, with a warning.
 
     Densities are those of the rows in which every number is known; other rows count in P(c) and
     P(v | c). At predict a missing category is summed over all cells that agree, each with its
@@ -50,7 +59,9 @@ class JointGaussian(Classifier, Iterative):
     References
     ----------
     Chan, Golub, LeVeque (1979), Updating formulae and a pairwise algorithm for computing sample
-    variances, eq. 2.1.
+    variances, eq. 2.1. Geisser (1964), Posterior odds for multivariate normal classifications,
+    Journal of the Royal Statistical Society B 26. Fraley, Raftery (2007), Bayesian regularization
+    for normal mixture estimation and model-based clustering, Journal of Classification 24.
 
     Examples
     --------
@@ -92,6 +103,17 @@ class JointGaussian(Classifier, Iterative):
         default=1.0,
         check=pseudo_count(),
     )
+    density: str = parameter(
+        """
+        "student": means and covariances are integrated out, by which densities are Student's t, as
+        wide as few rows make them, and a class may have one row; "normal": they are normal
+        densities, of the means and covariances that are most likely, as files written before there
+        was a choice have them. With backoff=0 densities are normal.
+        """,
+        default="student",
+        choices=("student", "normal"),
+        before="normal",
+    )
     class_prior: str | ArrayLike | None = SHARES_PRIOR
     missing: str = parameter(
         '"marginalize": a missing category is summed out; "category": it is a value of its own.',
@@ -106,7 +128,10 @@ class JointGaussian(Classifier, Iterative):
     n_cells_: int = fitted("Pairs of cell and class that have a density of their own.")
     backed_off_: list[Any] = fitted("Labels of classes without a density of their own.")
     constant_: list[str] = fitted(
-        "Names of numeric columns that are constant in all rows: they say nothing."
+        """
+        Names of numeric columns that are constant in all rows, or with density="student" within
+        every class: they say nothing.
+        """
     )
     _mixture: CellMixture = fitted()
 
@@ -132,7 +157,10 @@ class JointGaussian(Classifier, Iterative):
         names = [feature.name for feature in stats.schema.numeric]
         inside = np.asarray(~table.hidden(codes.T).any(axis=0))
         kappa = float(self.backoff)
-        gaussians = CellGaussians(found.groups, where, inside, kappa, names, classes)
+        # Without a categorical column the only cell is the class.
+        student = self.density == "student" and kappa > 0
+        inside &= bool(len(stats.schema.categorical)) or not student
+        gaussians = CellGaussians(found.groups, where, inside, kappa, student, names, classes)
         mixture = CellMixture(table, gaussians, codes[inside])
         if kappa == 0 and names:
             self._check_defined(stats, mixture)

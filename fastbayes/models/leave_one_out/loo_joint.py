@@ -31,9 +31,10 @@ from fastbayes.models.joint.cell_gaussians import (
     merged,
     stretches,
     summed,
+    with_prior,
 )
 from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes, patterns
-from fastbayes.models.numeric.covariance import ClassDensities, diagonal, normals_of
+from fastbayes.models.numeric.covariance import diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
 
@@ -102,13 +103,17 @@ class LooJointGaussian(LooScorer):
         counts = self.mixture.table.cells.values.class_counts
         super().__init__(model, counts, Smoothing(alpha=0.0))
         gaussians = self.mixture.gaussians
-        if len(gaussians.kept) and (gaussians.kappa == 0 or model.backed_off_ or gaussians.shrunk):
+        bare = model.backed_off_ or gaussians.shrunk or gaussians.kappa == 0
+        if len(gaussians.kept) and gaussians.prior is None and bare:
             why = "with backoff=0 a cell may have no density without some row"
             if gaussians.kappa > 0:
                 why = f"classes {model.backed_off_} have no density of their own"
             raise SchemaError(f"leave_one_out takes rows out of densities, but {why}; use k_fold")
-        if model.tau == "loo" and model.cells == "joint":
-            self.fixed = ("schema", "tau")
+        of_all = {
+            "tau": model.tau == "loo" and model.cells == "joint",
+            "prior": gaussians.prior is not None,
+        }
+        self.fixed = ("schema", *(what for what, learned in of_all.items() if learned))
         self.labels = model.classes_.tolist()
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
@@ -152,6 +157,9 @@ class _Own:
         y = self.y[some]
         of_class = GroupMoments(*(part[y] for part in gaussians.of_class))
         left = less(of_class, self.x[some], self.gone[some])
+        self.left = left.n
+        if gaussians.prior is not None:
+            return gaussians.regular(with_prior(left, gaussians.prior), left.n)[0]
         found = merged(left, Backing(left.mean, left.rest, left.scatter), 0.0)
         spread, before = diagonal(left.scatter), diagonal(of_class.scatter)
         variance = diagonal(found.covariance)
@@ -232,13 +240,17 @@ class _Own:
     def _without(self, rows: Ints, g: Ints, inside: bool) -> Floats:
         gaussians, x = self.mixture.gaussians, self.x[rows]
         parent = Backing(*(part[self.place[rows]] for part in self.parent))
+        left = self.left[self.place[rows]]
         own: NDArray[np.bool_] = g >= 0
+        n_rows = left
         if len(gaussians.groups.n):
             cell = GroupMoments(*(part[np.maximum(g, 0)] for part in gaussians.groups))
             if inside:
                 cell = less(cell, x, self.gone[rows])
             cell = cell._replace(n=np.where(own, cell.n, 0.0))
             parent = merged(cell, parent, gaussians.kappa)
+            n_rows = np.where(cell.n > 0, gaussians.rows(cell.n, left), left)
         found = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
-        every, densities = np.arange(len(rows)), ClassDensities(normals_of(*found, gaussians.kept))
+        every = np.arange(len(rows))
+        densities = gaussians.of_rows(normals_of(*found, gaussians.kept), n_rows)
         return log_density(x, every, every, densities, self.job)

@@ -505,6 +505,7 @@ class ClassDensities:
             correlation=f.correlation[which][:, known][:, :, known],
             kept=f.kept[known],
             floored=f.floored[which][:, known],
+            dof=None if f.dof is None else f.dof[which],
         )
         return ClassDensities(some)
 
