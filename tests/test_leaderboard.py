@@ -202,7 +202,7 @@ def test_costly_models__have_to_be_asked_for_where_there_is_much() -> None:
     n, d = 1_000, 70
     many = {f"c{j}": rng.integers(0, 2, n) for j in range(d)}
     table = pa.table(many | {"y": rng.choice(["p", "q"], n)})
-    board = fb.compare(table, "y", categorical=[*many], columns=[*many])
+    board = fb.compare(table, "y", categorical=[*many], columns=[*many], folds=5)
     # Ten nanoseconds of each class, of each row and each of eight joint values of three columns.
     seconds = 6 * 10e-9 * 2 * math.comb(d, 3) * (n + 8)
     assert board["a2de"].reason == (
