@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,8 @@ from fastbayes.evaluation.calibrate.pools import (
     Pools,
     cross_fitted,
     log_linear,
+    projected_newton,
+    quadratic_minimum,
     simplex_weights,
 )
 
@@ -128,6 +130,39 @@ def test_coefficients__are_the_optimum_that_scipy_finds(
         np.testing.assert_allclose(
             (ahead[1] - behind[1]) / 2e-5, hessian[m], rtol=1e-3, atol=1e-3 * (1 + n)
         )
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 6), st.sampled_from([1e-9, 1e-3, 1.0]))
+def test_quadratic_minimum__has_no_slope_but_at_zero(seed: int, n: int, ridge: float) -> None:
+    rng = np.random.default_rng(seed)
+    half, pull = rng.normal(size=(n, max(n - 1, 1))), rng.normal(size=n)
+    curvature = half @ half.T + ridge * np.eye(n)
+    x = quadratic_minimum(curvature, pull)
+    slope = curvature @ x - pull
+    near = 1e-9 / ridge
+    assert (x >= 0).all()
+    assert (slope >= -near).all()
+    assert np.abs(slope[x > 0]).max(initial=0.0) <= near
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_projected_newton__does_not_end_where_a_step_is_cut_off(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    half, pull = rng.normal(size=(6, 3)), rng.normal(size=6) + 1
+    curvature = half @ half.T + 0.05 * np.eye(6)  # of models much alike
+
+    class Quadratic:
+        total = 1.0
+
+        def __call__(self, x: Any) -> tuple[float, Any, Any]:
+            slope = curvature @ x
+            return float(x @ slope / 2 - pull @ x), slope - pull, curvature
+
+    steps = projected_newton(cast("Any", Quadratic()), rng.dirichlet(np.full(6, 10.0)))
+    last = next(step for step in itertools.islice(steps, 50) if step.done)
+    slope = curvature @ last.point - pull
+    assert (slope >= -1e-7).all()
+    assert np.abs(slope[last.point > 0]).max(initial=0.0) <= 1e-7
 
 
 @settings(max_examples=25, deadline=None)

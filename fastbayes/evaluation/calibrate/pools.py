@@ -162,24 +162,21 @@ def projected_newton(function: MixtureLoss | LogLinearLoss, start: Floats) -> St
 
     Its values are sums over rows of a weight of `total` together.
 
-    Coordinates at 0 that its slope holds there stay; the others take Newton's step, which ends
-    where it would leave the orthant.
+    Each step goes towards the least value in the orthant that the second-order expansion has: a
+    Newton step that was cut off where it leaves the orthant might lead uphill.
 
     References
     ----------
-    Bertsekas (1982), Projected Newton methods for optimization problems with simple constraints,
-    SIAM Journal on Control and Optimization 20.
+    Lee, Sun, Saunders (2014), Proximal Newton-type methods for minimizing composite functions, SIAM
+    Journal on Optimization 24.
     """
     at = start
     value, gradient, hessian = function(at)
     while True:
-        free = (at > 0) | (gradient < 0)
-        step = np.zeros(len(at))
-        step[free] = -np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
-        left = np.maximum(at + step, 0.0) - at
-        error = float(np.abs(left).max(initial=0.0))
+        step = quadratic_minimum(hessian, hessian @ at - gradient) - at
+        error = float(np.abs(step).max(initial=0.0))
         # What there is left to gain may be less than the rounding of the sum.
-        done = error <= TOL or -float(gradient @ left) <= NOISE * max(abs(value), function.total)
+        done = error <= TOL or -float(gradient @ step) <= NOISE * max(abs(value), function.total)
         yield Step(at, value, error, value, done)
         for halvings in range(MOST_HALVINGS):
             tried = np.maximum(at + 0.5**halvings * step, 0.0)
@@ -189,6 +186,38 @@ def projected_newton(function: MixtureLoss | LogLinearLoss, start: Floats) -> St
         else:
             return ""  # what is left to gain is less than rounding
         at, (value, gradient, hessian) = tried, found
+
+
+def quadratic_minimum(curvature: Floats, pull: Floats) -> Floats:
+    """Return x >= 0 of least x^T H x / 2 - b^T x, for a positive definite H.
+
+    Coordinates are let off 0 one by one, the one of steepest descent first, and come back to it
+    where they would turn negative; as the value falls, no set of them comes twice.
+
+    References
+    ----------
+    Lawson, Hanson (1974), Solving least squares problems, algorithm 23.10.
+    """
+    x, free = np.zeros(len(pull)), np.zeros(len(pull), np.bool_)
+    rounding = NOISE * float(np.abs(pull).max(initial=0.0))
+    while True:
+        slope, before = np.where(free, -np.inf, pull - curvature @ x), x
+        if not (slope > rounding).any():
+            return x
+        free[slope.argmax()] = True
+        while free.any():
+            inside = np.zeros(len(x))
+            inside[free] = np.linalg.solve(curvature[np.ix_(free, free)], pull[free])
+            if not (out := np.flatnonzero(free & (inside <= 0))).size:
+                x = inside
+                break
+            way = x[out] - inside[out]
+            share = np.where(way > 0, x[out] / np.where(way > 0, way, 1.0), 0.0)
+            x = x + float(share.min()) * (inside - x)
+            free[out[share <= share.min()]] = False
+            x[~free] = 0.0
+        if np.array_equal(x, before):
+            return x  # what is left to gain is less than rounding
 
 
 @dataclass(frozen=True, eq=False)
