@@ -44,9 +44,22 @@ def temperature(log_p: NDArray[Any], y: NDArray[Any]) -> float:
                                      options={"xatol": 1e-10}).x)  # fmt: skip
 
 
+def worthwhile(p: NDArray[Any], y: NDArray[Any]) -> float:
+    """Return T where it gains more than a nat on all rows, else 1."""
+    t, every = temperature(np.log(p), y), np.arange(len(y))
+    gain = np.log(tempered(p, t)[every, y]).sum() - np.log(p[every, y]).sum()
+    return t if gain > 1 else 1.0
+
+
 def tempered(p: NDArray[Any], t: float) -> NDArray[Any]:
     raised = p ** (1 / t)
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+def test_temperature__is_left_at_1_where_it_gains_too_little() -> None:
+    found = [fb.compare(rows(seed, 40), "y", models=MODELS).best.temperature for seed in range(8)]
+    assert 1.0 in found
+    assert {*found} != {1.0}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -62,11 +75,11 @@ def test_temperature__is_that_of_folds_by_the_winners_of_the_others(seed: int) -
     for f in range(5):
         winner = min(own, key=lambda name, f=f: own[name][fold != f].sum())
         chosen[fold == f] = proba[winner][fold == f]
-    t = temperature(np.log(chosen), y)
+    t = worthwhile(chosen, y)
     assert board.best.temperature == pytest.approx(t, rel=1e-6)
     expected = np.empty(len(y))
     for f in range(5):
-        of_others = temperature(np.log(chosen[fold != f]), y[fold != f])
+        of_others = worthwhile(chosen[fold != f], y[fold != f])
         expected[fold == f] = -np.log(tempered(chosen, of_others)[every, y])[fold == f]
     assert board.best.calibrated == pytest.approx(expected.mean(), rel=1e-7)
     # The figures are those of the model as it is, and so is what it is made of.

@@ -54,6 +54,9 @@ SCANS = "Calibrated fits the model and then scores the rows"
 PARTS = 10
 # A posterior below this one counts as it: so does one that is 0, which no temperature changes.
 LEAST_POSTERIOR = float(np.finfo(np.float64).tiny)
+# What the temperature of a winner has to gain on all rows together, in nats: else it is one
+# parameter more than pays off on new rows (Akaike 1974).
+WORTH = 1.0
 # How a temperature is found.
 STEPS: dict[str, Any] = {"tol": 1e-8, "max_iter": 200}
 # Log joints this close to the best, in units of it, tie: they differ by rounding alone.
@@ -133,6 +136,20 @@ def _summed(parts: Sequence[PosteriorRows], summary: Callable[[], Any]) -> Any:
     return total
 
 
+def worthwhile(
+    parts: Sequence[PosteriorRows], n_classes: int
+) -> tuple[Temperature, CalibrationLosses]:
+    """Return the temperature of some rows, 1 where it gains too little, and their log-losses."""
+    kept = _summed(parts, partial(RowBuffer, n_classes))
+    found, convergence = Temperature.learned(kept, partial(_summed, parts), n_classes, **STEPS)
+    convergence.warn()
+    losses = _summed(parts, partial(CalibrationLosses, found))
+    if losses.before - losses.after > WORTH:
+        return found, losses
+    losses.after = losses.before
+    return Temperature(1.0), losses
+
+
 def cross_fitted(parts: Sequence[PosteriorRows], n_classes: int) -> float:
     """Return the mean log-loss of the rows of each part by the temperature of the others.
 
@@ -143,9 +160,7 @@ def cross_fitted(parts: Sequence[PosteriorRows], n_classes: int) -> float:
     total = weight = 0.0
     for part in parts:
         others = [other for other in parts if other is not part]
-        kept = _summed(others, partial(RowBuffer, n_classes))
-        found, convergence = Temperature.learned(kept, partial(_summed, others), n_classes, **STEPS)
-        convergence.warn()
+        found, _ = worthwhile(others, n_classes)
         losses = _summed([part], partial(CalibrationLosses, found))
         total, weight = total + losses.after, weight + losses.total
     return total / max(weight, np.finfo(float).tiny)
@@ -388,7 +403,13 @@ class Calibrated(TableRows, Iterative):
         The posteriors of a fold, of which the temperature is learned, are those of the model that
         wins by all other folds, `by_fold`: the winner's own look better than those of new rows,
         for it is the winner by them. Where rows were left out one by one there are only these. The
-        log-loss is of each fold, or else of each tenth row, by the temperature of the others.
+        log-loss is of each fold, or else of each tenth row, by the temperature of the others. One
+        that gains no more than a nat on all rows together is left at 1.
+
+        References
+        ----------
+        Akaike (1974), A new look at the statistical model identification, IEEE Transactions on
+        Automatic Control 19.
         """
         like = type(runner.model)(**runner.model.get_params(deep=False))
         like.set_params(**dict.fromkeys(contest.limits))
@@ -404,8 +425,12 @@ class Calibrated(TableRows, Iterative):
         parts = [part for part in parts if len(part.y)]
         method = "k_fold" if by_fold else "leave_one_out"
         self = cls(like, validation=method, folds=max(len(by_fold), 2))
-        held = HeldOut(method, fixed, partial(_summed, parts))
-        return self._mapped(runner.model, held), cross_fitted(parts, len(contest.classes))
+        n_classes = len(contest.classes)
+        self._mapped(runner.model, HeldOut(method, fixed, partial(_summed, parts)))
+        self.calibration_, losses = worthwhile(parts, n_classes)
+        total = max(losses.total, np.finfo(float).tiny)
+        self.log_loss_ = losses.before / total, losses.after / total
+        return self, cross_fitted(parts, n_classes)
 
     def _mapped(self, model: Any, held: HeldOut) -> Self:
         """Learn the map from rows that are scored by models that had not seen them."""

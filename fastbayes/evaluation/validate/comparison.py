@@ -878,8 +878,10 @@ def compare(
     The figures are those of the models as they are, and the winner is chosen by them. Its
     temperature comes from posteriors of each fold by the model that wins by the other folds, since
     the winner's own are better than those of new rows: of few rows the best of many models is in
-    part the luckiest. One more scan scores these models, and keeps 2,097,152 numbers at most, of
-    more rows each k-th. An estimator of arrays has no temperature, nor has the prior.
+    part the luckiest. It is 1 where another gains no more than a nat on all rows together: that is
+    less than a parameter costs on new rows (Akaike's criterion). One more scan scores these models,
+    and keeps 2,097,152 numbers at most, of more rows each k-th. An estimator of arrays has no
+    temperature, nor has the prior.
 
     `Entry.gap_error` is the standard error of the difference to the winner's log-loss, from the
     differences row by row. A probability below 1e-15 counts as that in a log-loss, which therefore

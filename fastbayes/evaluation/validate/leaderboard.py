@@ -62,7 +62,8 @@ class Entry(ShortRepr):
         Standard error of `gap`, from the differences row by row: beyond two or three of them the
         winner is better. NaN as for `gap`.
     temperature
-        What the log posteriors of the winner's `model` are divided by; NaN where they are not.
+        What the log posteriors of the winner's `model` are divided by, 1 where no other number
+        is worth its while; NaN where there is none.
     calibrated
         Log-loss with a temperature of the winner by the other folds, on the rows of each fold: what
         new rows are to be expected to have, the choice of the winner included, while `figures` are
