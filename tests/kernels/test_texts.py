@@ -80,6 +80,32 @@ def test_texts__numbered_as_they_come(module, data):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_texts__few_of_many_rows(module):
+    rng = np.random.default_rng(2)
+    words = [b"%d" % k * int(rng.integers(0, 6)) for k in range(compiled.FEW_TEXTS)]
+    known = list(dict.fromkeys(words))
+    given = [*words, b"unknown"]
+    texts = [given[k] for k in rng.integers(0, len(given), 30_000)]
+    table = module.indexed(TextTable.of(side_by_side(known)))
+    codes = np.where(rng.random(len(texts)) < 0.1, MISSING, UNSEEN)
+    _, numbers = naive.number(known, texts, codes.tolist(), UNSEEN)
+    assert not module.find_texts(table, side_by_side(texts), codes)
+    unknown = [code == len(known) for code in numbers]
+    assert codes.tolist() == np.where(unknown, UNSEEN, numbers).tolist()
+
+
+@given(texts=st.lists(TEXTS, min_size=1, max_size=30), places=st.sampled_from([2, 4, 64]))
+def test_texts__found_again_where_others_share_their_place(texts, places):
+    table = compiled.indexed(TextTable.of(side_by_side(list(dict.fromkeys(texts)))))
+    codes = np.full(3 * len(texts), UNSEEN)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"MANY_ROWS": 0, "PLACES": places, "NEAR_STEP": 8}.items():
+            patch.setattr(compiled, name, value)
+        assert compiled.find_texts(table, side_by_side(3 * texts), codes)
+    assert codes.tolist() == [list(dict.fromkeys(texts)).index(text) for text in 3 * texts]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_texts__many_in_a_table_that_grows(module):
     rng = np.random.default_rng(0)
     words = [b"%d" % (k * k) * (1 + k % 4) for k in range(20_000)]
