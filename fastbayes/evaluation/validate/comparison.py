@@ -818,7 +818,7 @@ def compare(
         default, but that "a2de", "weighted-naive-bayes", "logistic" and "network" take part up to
         1,000,000 rows x columns.
     folds, seed
-        As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
+        As in `k_fold`; by default 20 folds of up to 50 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
