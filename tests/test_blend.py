@@ -383,6 +383,20 @@ def test_more_rows_than_are_held__come_close(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(some.predict_proba(rows), whole.predict_proba(rows), atol=0.05)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_random_labels__let_no_blend_beat_the_prior(seed: int) -> None:
+    """Weights, coefficients and the temperature are judged by rows that they do not know."""
+    rng = np.random.default_rng(seed)
+    told = table(300, seed)
+    shuffled = pa.array(rng.permutation(np.array(told["y"])))
+    rows = told.set_column(told.schema.get_field_index("y"), "y", shuffled)
+    model = fb.Blend(FEW).fit(rows, "y")
+    prior = fb.compare(rows, "y", models=["prior"]).best.figures.log_loss
+    for loss in (*model.log_loss_, *model.member_log_loss_.values()):
+        assert loss > prior - 0.02
+    assert fb.Blend(FEW).fit(told, "y").log_loss_[1] < prior - 0.1  # where they are not random
+
+
 # -- members that fail -------------------------------------------------------------------------
 
 

@@ -49,7 +49,7 @@ def test_blend__keeps_the_number_of_folds(tmp_path: Path) -> None:
     table = rows(60)
     for folds in (None, 3):
         model = fb.Blend(MODELS, folds=folds).fit(table, "y")
-        assert model.n_folds_ == (folds or 20)
+        assert model.n_folds_ == (folds or folds_for(60))
         model.save(tmp_path / f"{folds}.fb")
         again = fb.load(tmp_path / f"{folds}.fb")
         assert (again.folds, again.n_folds_) == (folds, model.n_folds_)
@@ -61,7 +61,7 @@ def test_blend__keeps_the_number_of_folds(tmp_path: Path) -> None:
     board = fb.compare(table, "y", models=MODELS, folds=4)
     assert board.blend().n_folds_ == 4
     alone = fb.compare(table, "y", models=MODELS, validation="leave_one_out")
-    assert alone.blend().n_folds_ == 20
+    assert alone.blend().n_folds_ == folds_for(60) == 10
 
 
 def test_few_rows__are_judged_as_of_almost_all_of_them() -> None:

@@ -70,7 +70,7 @@ class FoldsByPlace(Folds):
 
 
 # Folds where nothing else is said: those of at most so many rows, and of all others.
-FEW_ROWS = ((100, 20), (1_000, 10))
+FEW_ROWS = ((50, 20), (1_000, 10))
 FOLDS = 5
 # Of more rows the number of folds is the same, whatever it is.
 MANY_ROWS = FEW_ROWS[-1][0] + 1
@@ -81,7 +81,7 @@ def folds_for(n_rows: int) -> int:
 
     Models of k - 1 of k folds have fewer rows than the one that is judged, and seem worse than it
     by about c/(n (k - 1)) nats, where c/n is what a model of n rows loses to one of many. So the
-    fewer the rows, the more folds, which then cost little: 20 (or each row by itself) up to 100
+    fewer the rows, the more folds, which then cost little: 20 (or each row by itself) up to 50
     rows, 10 up to 1,000 and 5 beyond.
 
     References

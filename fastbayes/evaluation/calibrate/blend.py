@@ -172,7 +172,7 @@ class Blend(TableRows):
     )
     folds: int | None = parameter(
         """
-        Number of folds; None: by the number of rows, as in `compare`: 20 of up to 100 rows, 10 of
+        Number of folds; None: by the number of rows, as in `compare`: 20 of up to 50 rows, 10 of
         up to 1,000 and 5 of more.
         """,
         default=None,

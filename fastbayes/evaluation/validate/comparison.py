@@ -824,7 +824,7 @@ def compare(
         "all" is all that the columns allow, and so is the default, but for models that would take
         long (see Notes).
     folds, seed
-        As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
+        As in `k_fold`; by default 20 folds of up to 50 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
