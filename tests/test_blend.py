@@ -34,6 +34,7 @@ from fastbayes.evaluation.calibrate.pools import (
     quadratic_minimum,
     simplex_weights,
 )
+from fastbayes.evaluation.validate import race
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the covariance of",
@@ -395,6 +396,64 @@ def test_random_labels__let_no_blend_beat_the_prior(seed: int) -> None:
     for loss in (*model.log_loss_, *model.member_log_loss_.values()):
         assert loss > prior - 0.02
     assert fb.Blend(FEW).fit(told, "y").log_loss_[1] < prior - 0.1  # where they are not random
+
+
+# -- members that race -------------------------------------------------------------------------
+
+OFF = fb.NaiveBayes(class_prior=[1 - 2e-9, 1e-9, 1e-9])
+RACING = {"off": OFF, "naive": "naive-bayes", "tan": "tan", "logistic": "logistic"}
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few rows race."""
+    monkeypatch.setattr(race, "LEAST_ROWS", 6000)
+
+
+@pytest.mark.parametrize(
+    ("numeric", "weight", "most"),
+    [(False, None, 2**21), (True, "w", 2**21), (False, "w", 30_000), (True, None, 30_000)],
+)
+def test_race__changes_nothing_but_who_is_fitted_to_all_rows(
+    soon: None, numeric: bool, weight: str | None, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blends, "MOST_HELD", most)
+    rows = table(12_000, 3)
+    rows = rows if numeric else rows.drop_columns(["height", "width"])
+    rows = rows.append_column("w", pa.array(np.random.default_rng(1).integers(0, 4, 12_000) / 2))
+    rows = rows if weight else rows.drop_columns("w")
+    raced, whole = (
+        fb.Blend(RACING, race=on).fit(rows, "y", sample_weight=weight) for on in (True, False)
+    )
+    assert "rows of the first fold" in raced.dropped_["off"]
+    assert "of the first fold" not in str(whole.dropped_)
+    lost = [name for name, why in raced.dropped_.items() if "of the first fold" in why]
+    assert {*raced.member_log_loss_} == {*RACING} - {*lost}
+    for name, loss in raced.member_log_loss_.items():
+        tolerance = 1e-9 if most > 2**20 else 0.05  # samples differ where not all rows are held
+        assert loss == pytest.approx(whole.member_log_loss_[name], rel=tolerance)
+    assert raced.log_loss_[1] == pytest.approx(whole.log_loss_[1], rel=0.01)
+    new = table(300, 9).select(raced.feature_names_in_.tolist())
+    np.testing.assert_allclose(raced.predict_proba(new), whole.predict_proba(new), atol=0.05)
+
+
+def test_race__is_the_same_with_any_threads(soon: None) -> None:
+    rows = table(12_000, 3)
+    one, other = (fb.Blend(RACING, threads=threads).fit(rows, "y") for threads in (1, 3))
+    assert one.dropped_ == other.dropped_
+    np.testing.assert_array_equal(one.predict_proba(rows), other.predict_proba(rows))
+
+
+def test_race__is_of_many_rows_and_of_folds_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table(12_000, 3)
+    by_column = rows.append_column("f", pa.array(np.arange(12_000) % 3))
+    few = fb.Blend(RACING).fit(rows, "y")
+    monkeypatch.setattr(race, "LEAST_ROWS", 6000)
+    board = fb.compare(by_column, "y", folds="f", models=RACING)
+    for blend in (few, board.blend()):
+        assert "held out" in blend.dropped_["off"]
+    assert "first fold" in fb.compare(rows, "y", models=RACING).blend().dropped_["off"]
+    assert "held out" in fb.compare(rows, "y", models=RACING, race=False).blend().dropped_["off"]
 
 
 # -- members that fail -------------------------------------------------------------------------

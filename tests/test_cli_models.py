@@ -311,7 +311,7 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "backoff", "density", "feature_averaging", "ess", "graph_score", "search", "order",
         "max_parents",
         "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
-        "interactions", "tol", "max_iter", "standard_errors", "members", "folds",
+        "interactions", "tol", "max_iter", "standard_errors", "members", "folds", "race",
     }  # fmt: skip
 
 

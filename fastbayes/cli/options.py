@@ -679,7 +679,9 @@ def _options(models: tuple[str, ...]) -> list[click.Option]:
         options = OPTIONS[name] if name in OPTIONS else _derived(parameters[0])
         if not (options["metavar"] or options.keys() & {"type", "is_flag"}):
             options = options | _choice(parameters)
-        found.append(ModelOption([f"--{name.replace('_', '-')}", name], **options))
+        # The option of what is so by default says that it is not to be.
+        no = "no-" * (options.get("flag_value") is False)
+        found.append(ModelOption([f"--{no}{name.replace('_', '-')}", name], **options))
     return found
 
 
@@ -693,7 +695,7 @@ def _derived(parameter: Parameter) -> dict[str, Any]:
     """Return the option of a parameter of which the declaration alone is known."""
     found = _says(" ".join(parameter.doc.partition(".")[0].split()) + ".")
     if isinstance(parameter.default, bool):
-        found["is_flag"] = True
+        found |= {"is_flag": True, "flag_value": not parameter.default}
     elif not parameter.choices:
         found["type"] = type(parameter.default) if is_number(parameter.default) else str
     return found

@@ -162,16 +162,28 @@ class WithoutFold(SourceView):
         """Return the source with these of its columns."""
         if self.folds.column is not None:
             columns = [*columns, self.folds.column]
-        return WithoutFold(self.source.only(columns), self.folds, self.fold)
+        return type(self)(self.source.only(columns), self.folds, self.fold)
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a segment that are not of the fold."""
+        """Yield the rows of a segment that are there."""
         done = 0
         for rows in segment.batches():
-            kept = self.folds.of(segment, done, rows) != self.fold
+            kept = self.kept(self.folds.of(segment, done, rows))
             done += rows.num_rows
             if kept.any():
                 yield filtered(rows, kept)
+
+    def kept(self, folds: Codes) -> NDArray[np.bool_]:
+        """Return which rows are there, by their folds."""
+        return folds != self.fold
+
+
+class OfFold(WithoutFold):
+    """The rows of one fold of a source."""
+
+    def kept(self, folds: Codes) -> NDArray[np.bool_]:
+        """Return which rows are there, by their folds."""
+        return folds == self.fold
 
 
 # Rounds of a Feistel network: four make it look random (Luby, Rackoff 1988), of few bits too.

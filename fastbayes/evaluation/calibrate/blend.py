@@ -135,6 +135,9 @@ class Blend(TableRows):
     each fold, cut points above all, takes scans of each. Posteriors that weights are learned from
     take 16 MiB at most: of more rows each k-th of a fold and a segment of the source is taken.
 
+    From 131,072 rows on members race: pools are learned from the rows of the first fold by members
+    fitted without it, and who is below 1 % in both there is fitted no further, as `dropped_` says.
+
     `log_loss_` is that of the rows of each fold by weights that were learned from the other folds.
     The log joint is the log posterior: members do not share a measure of rows, so that there is no
     evidence, and no rows are drawn. `explain` adds up what the members' features say, times what
@@ -177,6 +180,12 @@ class Blend(TableRows):
         """,
         default=None,
         check=whole(2, besides=(None,)),
+    )
+    race: bool = parameter(
+        """
+        Whether a member is dropped once the rows of the first fold show it to have no weight.
+        """,
+        default=True,
     )
     domains: Mapping[str, Any] | None = _OF_TABLES["domains"]
     categorical: Picks = _OF_TABLES["categorical"]
@@ -304,7 +313,9 @@ class Blend(TableRows):
         contest = ComparisonRunner(
             *(opened, self.discretize, *limits, progress), race=False, named=named
         )
-        found = held_out_members(contest, self.members, self.missing, MOST_HELD)
+        found = held_out_members(
+            contest, self.members, self.missing, MOST_HELD, racing=bool(self.race)
+        )
         held = HeldPosteriors.joined(found.folds)
         pools = Pools.learned(held)
         used, losses = pools.used, dict(zip(found.names, held.log_loss().tolist(), strict=True))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
 from fastbayes.data.segments import check_rereadable, read_only_once
-from fastbayes.evaluation.calibrate.held_out_members import posterior_samples
+from fastbayes.evaluation.calibrate.held_out_members import posterior_samples, step_of
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
 from fastbayes.evaluation.calibrate.pools import MOST_HELD
 from fastbayes.evaluation.calibrate.posterior_maps import (
@@ -414,8 +414,9 @@ class Calibrated(TableRows, Iterative):
         like = type(runner.model)(**runner.model.get_params(deep=False))
         like.set_params(**dict.fromkeys(contest.limits))
         judged = {each.name: each for each in (*by_fold, runner)}
-        doing = f"temperature of {runner.name}"
-        samples = posterior_samples(contest, [*judged.values()], MOST_HELD, doing)
+        stage(contest.progress, f"temperature of {runner.name}")
+        step = step_of(contest, len(judged), MOST_HELD)
+        samples = posterior_samples(contest, [*judged.values()], step)
         if by_fold:
             chosen = [samples[each.name][fold] for fold, each in enumerate(by_fold)]
             parts = [_log_rows(*sample.rows()) for sample in chosen]

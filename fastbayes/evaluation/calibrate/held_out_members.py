@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FastBayesWarning
-from fastbayes.evaluation.calibrate.pools import HeldPosteriors
+from fastbayes.core.schema import Schema
+from fastbayes.data.folds import Noted, NotedFolds, OfFold, WithoutFold
+from fastbayes.data.segments import Source
+from fastbayes.evaluation.calibrate.pools import HeldPosteriors, Pools
+from fastbayes.evaluation.validate import race
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, wanted
+from fastbayes.evaluation.validate.race import unused
+from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import scores
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
@@ -80,6 +86,13 @@ class PosteriorSample:
         self._y += other._y
         self._weight += other._weight
 
+    def thinned(self, step: int) -> PosteriorSample:
+        """Return a sample of every so many of these rows the first."""
+        found = PosteriorSample(self._posterior[0].shape[1], self._step * step)
+        parts = [[part[::step]] for part in self.rows()]
+        found._posterior, found._y, found._weight = parts  # type: ignore[assignment]
+        return found
+
     def rows(self) -> tuple[Floats, NDArray[np.intp], Floats]:
         """Return posteriors, class codes and weights."""
         y, weight = np.concatenate(self._y), np.concatenate(self._weight)
@@ -116,9 +129,12 @@ class HeldOutMembers(NamedTuple):
 
 
 def held_out_members(
-    contest: ComparisonRunner, members: Any, missing: str, most: int
+    contest: ComparisonRunner, members: Any, missing: str, most: int, *, racing: bool = True
 ) -> HeldOutMembers:
     """Fit models to all rows and without each fold, and score the rows by those without them.
+
+    When `racing`, and of many rows, a model is fitted no further that has no weight in pools of
+    the rows of the first fold, by models without it.
 
     Rows are counted once for all models, and scored once. Of the posteriors about `most` are kept,
     over models, rows and classes: of more rows those of a systematic sample.
@@ -140,24 +156,20 @@ def held_out_members(
     stats, where = contest.stats, contest.opened.source.description
     if any(fold.n_rows == stats.n_rows for fold in stats.folds):
         raise DataError(f"{where}: one sample is too few to hold any out: pass more rows")
+    scoring = HeldOutScoring(contest, most, racing=racing)
     with warnings.catch_warnings():
         # What there is to be said of the rows has been said, and this is of rows without a fold.
         warnings.simplefilter("ignore", FastBayesWarning)
-        contest.fit_by_folds()
-    able = [runner for runner in contest.runners if runner.stands]
-    samples = posterior_samples(contest, able, most, f"scoring {len(able)} models")
+        contest.fit_by_folds(scoring.first if scoring.racing else None)
+    samples = scoring.all()
     standing = [runner for runner in contest.runners if runner.stands]
     failed |= {runner.name: runner.reason for runner in contest.runners if not runner.stands}
     if not standing:
         raise contest.none_left()
     for name, reason in failed.items():
         logger.info("no member of the blend: %s: %s", name, reason)
-    folds = []
-    for same in zip(*(samples[runner.name] for runner in standing), strict=True):
-        rows = [sample.rows() for sample in same]
-        _, y, weight = rows[0]
-        if len(y):
-            folds.append(HeldPosteriors(np.stack([posterior for posterior, *_ in rows]), y, weight))
+    by_fold = zip(*(samples[runner.name] for runner in standing), strict=True)
+    folds = [held for same in by_fold if (held := _together(same)) is not None]
     counted = contest.seen[False]
     parts = {name: counted.parts[name] for name in COUNTED}
     return HeldOutMembers(
@@ -169,32 +181,136 @@ def held_out_members(
     )
 
 
-def posterior_samples(
-    contest: ComparisonRunner, runners: Sequence[Runner], most: int, doing: str
-) -> dict[str, list[PosteriorSample]]:
-    """Return the posteriors of each fold by model; note why a model cannot score some row.
+def step_of(contest: ComparisonRunner, n_models: int, most: int) -> int:
+    """Return the step in which rows are taken of which about `most` posteriors are kept.
 
-    About `most` numbers are kept, over models, rows and classes: of more rows each k-th. `doing` is
-    what the scan is called.
+    Over so many models, all rows and classes.
     """
-    if not runners:
-        return {}
-    opened, n_classes = contest.opened, len(contest.classes)
-    step = max(1, -(-contest.n_read * len(runners) * n_classes // most))
-    summary = partial(PosteriorSample, n_classes, step)
+    return max(1, -(-contest.n_read * n_models * len(contest.classes) // most))
+
+
+def posterior_samples(
+    contest: ComparisonRunner,
+    runners: Sequence[Runner],
+    step: int,
+    source: Source | None = None,
+    rows: RowEncoding | None = None,
+) -> dict[str, list[PosteriorSample]]:
+    """Return the posteriors of every so many rows of each fold, by model.
+
+    The rows are those of the contest where no others are given. Notes why a model cannot score some
+    row.
+    """
+    summary = partial(PosteriorSample, len(contest.classes), step)
     contestants = [contest.contestant(runner, summary) for runner in runners]
-    stage(contest.progress, doing)
     found, _ = scores(
-        opened.source,
-        contest.rows,
+        contest.opened.source if source is None else source,
+        contest.rows if rows is None else rows,
         contestants,
         **contest.options,
         progress=contest.progress,
         strict=False,
         ranks=False,
-        weighted=opened.weight is not None,
+        weighted=contest.opened.weight is not None,
         besides=contest.held(),
     )
     for runner, contestant in zip(runners, contestants, strict=True):
         runner.fail(contestant.error)
     return {r.name: score.evaluators for r, score in zip(runners, found, strict=True)}
+
+
+class HeldOutScoring:
+    """Scores the rows of each fold by the models without it, and keeps a sample of posteriors.
+
+    Parameters
+    ----------
+    contest
+        The models, of which those that stand are scored.
+    most
+        Posteriors that are kept, about, over models, rows and classes.
+    racing
+        Whether models may be dropped by the first fold.
+
+    Attributes
+    ----------
+    racing
+        Whether they are: there are many rows, and one fold is as good as another.
+    """
+
+    def __init__(self, contest: ComparisonRunner, most: int, *, racing: bool) -> None:
+        self._contest, folds = contest, contest.opened.folds
+        self._standing = [runner for runner in contest.runners if runner.stands]
+        step = step_of(contest, len(self._standing), most)
+        # Of the first fold, while there is no other, so many times more rows are kept.
+        assert folds is not None
+        self.racing = racing and contest.n_read >= race.LEAST_ROWS and folds.column is None
+        self._more = min(step, len(folds.names()[0])) if self.racing else 1
+        self._step = -(-step // self._more)
+        # What is known of the first fold, by model.
+        self._first: dict[str, PosteriorSample] = {}
+
+    def first(self, schema: Schema) -> None:
+        """Score the first fold, and give models without weight in its pools a reason.
+
+        `schema` is that of the models, of which there are none yet but those without this fold.
+        """
+        opened, runners = self._contest.opened, self._able()
+        if len(runners) < 2:
+            return
+        stage(self._contest.progress, "race")
+        rows = RowEncoding([schema], opened.target, opened.weight)
+        found = self._scored(OfFold(opened.source, *self._fold()), rows, runners, self._step)
+        held = _together([samples[0] for samples in found.values()])
+        self._first = {name: samples[0].thinned(self._more) for name, samples in found.items()}
+        if held is None:
+            return
+        losses, used = held.log_loss().tolist(), Pools.learned(held).used.tolist()
+        for runner, loss, stays in zip(self._able(), losses, used, strict=True):
+            if not stays:
+                runner.reason = (
+                    f"below 1 % in both pools of {len(held.y):,} rows of the first fold: its "
+                    f"log-loss is {loss:.4g} there"
+                )
+                del self._first[runner.name]
+
+    def all(self) -> dict[str, list[PosteriorSample]]:
+        """Return the posteriors of each fold by model; note why a model cannot score some row."""
+        if not (runners := self._able()):
+            return {}
+        stage(self._contest.progress, f"scoring {len(runners)} models")
+        source, rows = self._contest.opened.source, self._contest.rows
+        if self._first:
+            folds, first = self._fold()
+            # The others' folds are those of the places that they have among all rows.
+            noted = NotedFolds(unused("fold", source.schema), folds)
+            source, rows = (
+                WithoutFold(Noted(source, noted), noted, first),
+                replace(rows, folds=noted),
+            )
+        found = self._scored(source, rows, runners, self._step * self._more)
+        for name, samples in found.items():
+            samples[0] = self._first.get(name, samples[0])
+        return found
+
+    def _able(self) -> list[Runner]:
+        return [runner for runner in self._standing if runner.stands]
+
+    def _fold(self) -> tuple[Any, int]:
+        folds = self._contest.opened.folds
+        assert folds is not None
+        return folds, folds.names()[0][0]
+
+    def _scored(
+        self, source: Source, rows: RowEncoding, runners: Sequence[Runner], step: int
+    ) -> dict[str, list[PosteriorSample]]:
+        """Return the posteriors of every so many rows, by model and fold."""
+        found = posterior_samples(self._contest, runners, step, source, rows)
+        return {runner.name: found[runner.name] for runner in runners if runner.stands}
+
+
+def _together(samples: Sequence[PosteriorSample]) -> HeldPosteriors | None:
+    """Return what several models say of the same rows; None of no rows, or no models."""
+    rows = [sample.rows() for sample in samples]
+    if not rows or not len(rows[0][1]):
+        return None
+    return HeldPosteriors(np.stack([posterior for posterior, *_ in rows]), *rows[0][1:])

@@ -168,7 +168,8 @@ class Runner:
         """Take a step, which may return scorers, or note why there is no going on."""
         if self.stands:
             try:
-                self.scorers = step(self) or []
+                if (found := step(self)) is not None:
+                    self.scorers = found
             except (FastBayesError, ValueError, MemoryError) as error:
                 self.reason = str(error) or type(error).__name__
 
@@ -283,10 +284,7 @@ class ComparisonRunner:
                     runner.reason = runner.reason or str(error) * runner.bins
             if self.numeric:
                 self.seconds["cut points"] = time.perf_counter() - start
-        ours = [runner.make() for runner in self._standing() if not runner.of_arrays]
-        self.pairs = any(isinstance(model, OneDependence) for model in ours)
-        needed = {name for model in ours for name in model._statistics}
-        self.of_numbers = [name for name in OF_NUMBERS if name in needed]
+        self.pairs, self.of_numbers = self._shared()
         start = time.perf_counter()
         stage(self.progress, "counting")
         self.stats = self._counted()
@@ -297,6 +295,13 @@ class ComparisonRunner:
         sizes = [feature.size for feature in self.views.bins.features]
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
         self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
+
+    def _shared(self) -> tuple[bool, list[str]]:
+        """Return whether pairs are counted for the models that stand, and what of numbers is."""
+        ours = [runner.make() for runner in self._ours()]
+        needed = {name for model in ours for name in model._statistics}
+        pairs = any(isinstance(model, OneDependence) for model in ours)
+        return pairs, [name for name in OF_NUMBERS if name in needed]
 
     def _check_cost(self, n_rows: float, sizes: Sequence[int], n_classes: int) -> None:
         """Leave out models that were not asked for by name and would take long."""
@@ -405,11 +410,15 @@ class ComparisonRunner:
             )
         model.set_params(discretize=self.discretize)
 
+    def _alone(self) -> list[Runner]:
+        """Return the models that take a scan of their own."""
+        have = self.stats.parts.keys()
+        return [r for r in self._ours() if not have >= set(r.make()._statistics)]
+
     def _fitted(self, scorers: Callable[[Runner], list[Any]]) -> None:
         """Fit every model and race it: those that take a scan of their own meet all others."""
-        have, ours = self.stats.parts.keys(), self._ours()
-        alone = [r for r in ours if not have >= set(r.make()._statistics)]
-        for runners in ([r for r in ours if r not in alone], *([r] for r in alone)):
+        alone = self._alone()
+        for runners in ([r for r in self._ours() if r not in alone], *([r] for r in alone)):
             for runner in runners:
                 if runner in alone:
                     runner.attempt(self._count_folds)
@@ -421,7 +430,9 @@ class ComparisonRunner:
     def _count_folds(self, runner: Runner) -> None:
         """Count what a model alone needs by folds, in one scan, where it learns from counts."""
         model, folds, learning = runner.make(), self.opened.folds, self.opened.learning
-        if folds is None or not learns_by_subtraction(model, learning()):
+        if folds is None or runner.counted is not None:
+            return
+        if not learns_by_subtraction(model, learning()):
             return
         stage(self.progress, f"counting for {runner.name}")
         try:
@@ -502,26 +513,40 @@ class ComparisonRunner:
         self.fit_by_folds()
         return self._entries()
 
-    def fit_by_folds(self) -> None:
-        """Fit every model to all rows, and without each fold."""
+    def fit_by_folds(self, trial: Callable[[Schema], None] | None = None) -> None:
+        """Fit every model to all rows, and without each fold.
+
+        `trial` is called with the schema of the models without the first fold, once there are none
+        but these: a model that is given a `reason` then is fitted no further.
+        """
         if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
+            schemas = self._learned_by_folds(trial)
             for runner in self._ours():
                 runner.attempt(self._fit)
-            self.rows = encoding_of(self.opened, self._learned_by_folds())
+            self.rows = encoding_of(self.opened, schemas)
             self._raced(self._ours())
         else:
             self.rows = encoding_of(self.opened, [self.stats.schema])
             ways = {runner.bins for runner in self._ours()}
-            rests = {bins: training(self.seen[bins]) for bins in ways}
+            shared = {bins: training(self.seen[bins]) for bins in ways}
             scans = FoldScans(self.opened, self.stats)
-            self._fitted(
-                lambda r: [
-                    self._without(r, rest, *scans.of(fold), self.cuts)
-                    for fold, rest in enumerate(
-                        rests[r.bins] if r.counted is None else training(r.counted)
-                    )
+
+            def without(runner: Runner, most: int | None = None) -> list[Any]:
+                own = runner.counted
+                rests = shared[runner.bins] if own is None else training(own)
+                done = runner.scorers
+                return [*done] + [
+                    self._without(runner, rests[fold], *scans.of(fold), self.cuts)
+                    for fold in range(len(done), len(rests) if most is None else most)
                 ]
-            )
+
+            if trial is not None:
+                for runner in self._alone():
+                    runner.attempt(self._count_folds)
+                for runner in self._ours():
+                    runner.attempt(partial(without, most=1))
+                trial(self.stats.schema)
+            self._fitted(without)
         self._fit_estimators()
 
     def contestant(self, runner: Runner, summary: Callable[[], Any] | None = None) -> Contestant:
@@ -554,8 +579,11 @@ class ComparisonRunner:
             runner.fail(self.race.errors.get(runner.name))
         self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
-    def _learned_by_folds(self) -> list[Schema]:
-        """Fit every model without each fold, bins included; return the schemas of the folds."""
+    def _learned_by_folds(self, trial: Callable[[Schema], None] | None = None) -> list[Schema]:
+        """Fit every model without each fold, bins included; return the schemas of the folds.
+
+        `trial` is that of `fit_by_folds`.
+        """
         start = time.perf_counter()
         scans = FoldScans(self.opened, self.stats)
         stage(self.progress, "cut points of folds")
@@ -581,6 +609,10 @@ class ComparisonRunner:
                     ]
                 )
             schemas.append(rest.schema)
+            if trial is not None and not fold:
+                trial(rest.schema)
+                if self.pairs or self.of_numbers:  # were they too much, they still are
+                    self.pairs, self.of_numbers = self._shared()
         self.seconds["counting folds"] = time.perf_counter() - start
         return schemas
 
@@ -969,6 +1001,7 @@ def compare(
             )
         blend = by_name()["blend"].load()(
             able,
+            race=race,
             domains=domains,
             categorical=categorical,
             columns=columns,

@@ -85,11 +85,11 @@ def race_sample(
     share = engine.share_of(source, threads, memory_limit)
     source = share.source
     if folds is not None:
-        folds = NotedFolds(_unused("fold", source.schema), folds)
+        folds = NotedFolds(unused("fold", source.schema), folds)
         source = Noted(source, folds)
     draw = Draw(census.n_rows, 0, 0)
     size = FIRST_ROWS << (most // FIRST_ROWS).bit_length() - 1
-    drawn = Drawn(source, census, draw, 0, size, _unused("place", source.schema))
+    drawn = Drawn(source, census, draw, 0, size, unused("place", source.schema))
     rows = np.diff(census.starts).tolist()
 
     def read(function: Any, segments: Iterator[Segment]) -> Iterator[Any]:
@@ -104,7 +104,8 @@ def race_sample(
     return RaceSample(table, folds, census.n_rows, census.heaviest)
 
 
-def _unused(name: str, columns: pa.Schema) -> str:
+def unused(name: str, columns: pa.Schema) -> str:
+    """Return a name that no column has."""
     while name in columns.names:
         name += "_"
     return name
