@@ -84,6 +84,12 @@ COMPARED = (Candidate(),)
 # What goes over the rows again and again, searches, or counts triples.
 COSTLY = (Candidate(most_cells=1e6),)
 
+# Beside bins of "mdl", which sees no column that says something with another one alone; it scans by
+# itself.
+QUANTILE = Candidate(
+    "-quantile", {"discretize": ("quantile", 5)}, when="numeric", most_cells=COSTLY[0].most_cells
+)
+
 FAMILIES = "discrete.family_model.LooFamilies"
 
 MODELS: dict[str, ModelEntry] = {}
@@ -141,13 +147,13 @@ register(
     "discrete.naive_bayes.LooNaive",
 )
 register("SPODE", "fastbayes.models.discrete.spode", "spode", COMPARED, FAMILIES)
-register("TAN", "fastbayes.models.discrete.tan", "tan", COMPARED, FAMILIES)
+register("TAN", "fastbayes.models.discrete.tan", "tan", (*COMPARED, QUANTILE), FAMILIES)
 register("KDB", "fastbayes.models.discrete.kdb", "kdb", COMPARED, FAMILIES)
 register(
     "AODE",
     "fastbayes.models.discrete.aode",
     "aode",
-    COMPARED,
+    (*COMPARED, QUANTILE),
     "discrete.aode.LooAverage",
 )
 register("A2DE", "fastbayes.models.discrete.a2de", "a2de", COSTLY)
