@@ -119,12 +119,15 @@ def test_leave_one_out__keeps_what_was_selected(kind: Any) -> None:
     assert folds.log_loss < fb.k_fold(kind(), T, "y", folds=4).log_loss
 
 
-def test_compare__cuts_columns_alike_or_says_so() -> None:
+def test_compare__cuts_columns_alike_where_it_is_told_how() -> None:
     f = np.random.default_rng(0).normal(size=300)
     table = {"f": f, "y": np.where(f < 0, "n", "p")}
     models = {"w": fb.AODE(discretize=("width", 3)), "tan": "tan"}
     board = fb.compare(table, "y", models=models)
-    assert "has discretize=('width', 3), but columns are cut alike" in board["w"].reason
+    assert [len(board[n].model.schema_.features[0].cuts) for n in models] == [2, 1]
+    left_out = fb.compare(table, "y", models=models, validation="leave_one_out")
+    assert "cuts columns otherwise: use k_fold" in left_out["w"].reason
+    assert not left_out["tan"].reason
     alike = fb.compare(table, "y", models=models, discretize=("width", 3))
     for entry in alike.entries:
         model = getattr(entry.model, "model_", entry.model)

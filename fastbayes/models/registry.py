@@ -119,6 +119,15 @@ PAIRS = (Candidate(effort=Effort(0.5, together=2)),)
 TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
 SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
 
+# Beside bins of "mdl", which sees no column that says something with another one alone; it scans by
+# itself.
+QUANTILE = Candidate(
+    "-quantile",
+    {"discretize": ("quantile", 5)},
+    when="numeric",
+    effort=Effort(1.0, together=2),
+)
+
 FAMILIES = "discrete.family_model.LooFamilies"
 
 MODELS: dict[str, ModelEntry] = {}
@@ -176,13 +185,13 @@ register(
     "discrete.naive_bayes.LooNaive",
 )
 register("SPODE", "fastbayes.models.discrete.spode", "spode", PAIRS, FAMILIES)
-register("TAN", "fastbayes.models.discrete.tan", "tan", PAIRS, FAMILIES)
+register("TAN", "fastbayes.models.discrete.tan", "tan", (*PAIRS, QUANTILE), FAMILIES)
 register("KDB", "fastbayes.models.discrete.kdb", "kdb", PAIRS, FAMILIES)
 register(
     "AODE",
     "fastbayes.models.discrete.aode",
     "aode",
-    PAIRS,
+    (*PAIRS, QUANTILE),
     "discrete.aode.LooAverage",
 )
 register("A2DE", "fastbayes.models.discrete.a2de", "a2de", TRIPLES)

@@ -20,14 +20,20 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByPlace
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
-from fastbayes.evaluation.calibrate.member_rows import MemberRows
 from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pools, cross_fitted
 from fastbayes.evaluation.validate.comparison import ComparisonRunner
+from fastbayes.evaluation.validate.member_rows import MemberRows
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats, row_argmax
-from fastbayes.models.estimator.parameters import DISCRETIZE, fitted, parameter, whole
+from fastbayes.models.estimator.parameters import (
+    DISCRETIZE,
+    discretize_from_json,
+    fitted,
+    parameter,
+    whole,
+)
 from fastbayes.models.estimator.store import jsonable, made
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.scan.counting import Opened, default_folds, with_folds
@@ -166,9 +172,9 @@ class Blend(TableRows):
     members: Any = parameter(
         """
         Names of models as in `compare`, unfitted classifiers of tables, or {name: one of these}; by
-        default naive Bayes, TAN, KDB, AODE, models with covariances, logistic regression and that
-        of pairs of columns, those that the columns allow; with more than 256 columns naive Bayes,
-        of normal densities and of bins, and logistic regression.
+        default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, models with covariances,
+        logistic regression and that of pairs of columns, those that the columns allow; with more
+        than 256 columns naive Bayes, of normal densities and of bins, and logistic regression.
         """,
         default=None,
         kw_only=False,
@@ -528,6 +534,7 @@ class Blend(TableRows):
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
         self = cls(**{**params, "members": _members(params["members"], source)})
+        self.discretize = discretize_from_json(self.discretize)
         self._check_parameters()
         models = {}
         for i, given in enumerate(header["members"]):

@@ -45,6 +45,7 @@ from fastbayes.models.estimator.store import made
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted
 from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.array_rows import DropIn
+from fastbayes.scan.request import stage
 
 # What a calibrated classifier has from its model.
 FROM_MODEL = ("schema_", "statistics_", "unseen", "threads", "columns", "exclude")

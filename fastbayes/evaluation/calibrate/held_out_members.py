@@ -35,8 +35,10 @@ MEMBERS = (
     "naive-bayes-bins",
     "naive-bayes-auto",
     "tan",
+    "tan-quantile",
     "kdb",
     "aode",
+    "aode-quantile",
     "joint-gaussian",
     "gaussian-bayes",
     "gaussian-bayes-tied",
@@ -47,7 +49,7 @@ MEMBERS = (
 # Those of them that take part with so many columns at most: what they take grows with the square of
 # the number of columns, or is a search in each column.
 OF_PAIRS = {
-    *("tan", "kdb", "aode", "logistic-pairs"),
+    *("tan", "tan-quantile", "kdb", "aode", "aode-quantile", "logistic-pairs"),
     *("joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"),
 }
 OF_FEW, MOST_COLUMNS = OF_PAIRS | {"naive-bayes-auto"}, 256

@@ -42,6 +42,7 @@ from fastbayes.evaluation.validate.array_estimators import (
 )
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
 from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, ranked
+from fastbayes.evaluation.validate.member_rows import MemberRows
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
@@ -60,6 +61,8 @@ from fastbayes.evaluation.validate.scoring import (
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
+from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, Effort, by_name, candidates
 from fastbayes.scan import engine
@@ -134,7 +137,8 @@ class Runner:
 
     name        what the leaderboard calls it
     make        gives the model, unfitted
-    bins        whether it sees bins of numeric columns
+    bins        whether it sees the bins of numeric columns that all models share
+    own         whether it cuts numeric columns otherwise, and counts them itself
     given       the name or the model that it was asked for by
     effort      what it takes, where it is left out if that is long
     bare        whether it sees no columns at all
@@ -147,6 +151,7 @@ class Runner:
     make: Callable[[], Any]
     bins: bool
     given: Any = None
+    own: bool = False
     effort: Effort | None = None
     bare: bool = False
     of_arrays: bool = False
@@ -203,7 +208,33 @@ def _check_leaves_out(runner: Runner) -> None:
         raise SchemaError(
             "leave_one_out takes counts apart, and an estimator of arrays has none: use k_fold"
         )
+    if runner.own:
+        raise SchemaError(
+            "leave_one_out takes apart what all models count, and this one cuts columns otherwise: "
+            "use k_fold, or give its `discretize` to compare"
+        )
     kind_of(runner.make())
+
+
+def cuts_itself(model: Classifier, discretize: Any) -> bool:
+    """Return whether a model asks for cut points other than those that all models share."""
+    asked = model.get_params(deep=False).get("discretize", discretize)
+    return model._discretizes and repr(asked) not in (repr("mdl"), repr(discretize))
+
+
+class InOwnBins(LooScorer):
+    """A scorer whose model has cut points of its own, for rows with numeric columns as numbers."""
+
+    def __init__(self, scorer: LooScorer, rows: MemberRows) -> None:
+        self._scorer, self._rows = scorer, rows
+
+    def posterior(self, batch: Batch, out: Floats) -> int:
+        """Write P(c | x) into `out`; return how many rows took the prior."""
+        return self._scorer.posterior(self._rows.batch(batch), out)
+
+    def log_joint(self, batch: Batch, out: Floats) -> float:
+        """Write ln P(c, x) into `out`."""
+        return self._scorer.log_joint(self._rows.batch(batch), out)
 
 
 def without_columns(batch: Batch) -> Batch:
@@ -298,7 +329,7 @@ class ComparisonRunner:
 
     def _shared(self) -> tuple[bool, list[str]]:
         """Return whether pairs are counted for the models that stand, and what of numbers is."""
-        ours = [runner.make() for runner in self._ours()]
+        ours = [runner.make() for runner in self._ours() if not runner.own]
         needed = {name for model in ours for name in model._statistics}
         pairs = any(isinstance(model, OneDependence) for model in ours)
         return pairs, [name for name in OF_NUMBERS if name in needed]
@@ -377,43 +408,39 @@ class ComparisonRunner:
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
-        if runner.bins:
-            self._cut_alike(model)
+        if runner.bins and "discretize" in model.get_params(deep=False):
+            model.set_params(discretize=self.discretize)
         model._check_parameters()
         model._check_suits(have)
-        cuts = cuts if runner.bins else None
-        scans = CountedScans(
-            *(source, learning, cuts, [], True, self.progress, self.held()),
-            n_rows=round(self.n_read * have.n_rows / self.stats.n_rows),
-            last=source is not self.opened.source,
-            have=have,
-        )
+        known: dict[str, Any] = {
+            "besides": self.held(),
+            "n_rows": round(self.n_read * have.n_rows / self.stats.n_rows),
+            "last": source is not self.opened.source,
+        }
+        if runner.own:
+            scans = replace(model._scans(source, learning, progress=self.progress), **known)
+        else:
+            cuts = cuts if runner.bins else None
+            given: Any = (source, learning, cuts, [], True, self.progress)
+            scans = CountedScans(*given, **known, have=have)
         stats = model._scanned(scans)
         model._learned(stats)
         names, n_features = model._features_of(stats)
         model._set_features(names if self.named else None, n_features)
         return model
 
-    def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> Fitted:
+    def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
         """Return a model fitted without a fold, of which nothing is said but how it scores."""
         with unsaid():
-            return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
-
-    def _cut_alike(self, model: Classifier) -> None:
-        """Raise SchemaError where a model has columns cut otherwise than all others."""
-        if "discretize" not in model.get_params(deep=False):
-            return
-        if repr(model.discretize) not in (repr("mdl"), repr(self.discretize)):
-            raise SchemaError(
-                f"the model has discretize={model.discretize!r}, but columns are cut alike for "
-                f"all models: give it to compare, which has {self.discretize!r}"
-            )
-        model.set_params(discretize=self.discretize)
+            seen = self._seen_by(runner, rest)
+            model = self._trained(runner, seen, *rows)
+        scorer = Fitted(model)
+        return InOwnBins(scorer, MemberRows(seen.schema, model.schema_)) if runner.own else scorer
 
     def _alone(self) -> list[Runner]:
         """Return the models that take a scan of their own."""
         have = self.stats.parts.keys()
-        return [r for r in self._ours() if not have >= set(r.make()._statistics)]
+        return [r for r in self._ours() if r.own or not have >= set(r.make()._statistics)]
 
     def _fitted(self, scorers: Callable[[Runner], list[Any]]) -> None:
         """Fit every model and race it: those that take a scan of their own meet all others."""
@@ -430,7 +457,7 @@ class ComparisonRunner:
     def _count_folds(self, runner: Runner) -> None:
         """Count what a model alone needs by folds, in one scan, where it learns from counts."""
         model, folds, learning = runner.make(), self.opened.folds, self.opened.learning
-        if folds is None or runner.counted is not None:
+        if folds is None or runner.own or runner.counted is not None:
             return
         if not learns_by_subtraction(model, learning()):
             return
@@ -848,13 +875,13 @@ def compare(
         it, in the cut points and structures of all rows, as `Entry.scored` says. It is the default
         where workers read the rows and `folds` is not given: they know no folds by place.
     models
-        Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan", "kdb",
-        "aode", "a2de", "joint-bayes", "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied",
-        "weighted-naive-bayes", "logistic", "logistic-pairs", "network", and "prior", the shares of
-        the classes (the two of Gaussian Bayes have prior="niw"); unfitted models with parameters of
-        their own; estimators of arrays by scikit-learn's protocol (see Notes); or {name: model}.
-        "all" is all that the columns allow, and so is the default, but for models that would take
-        long (see Notes).
+        Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan",
+        "tan-quantile", "kdb", "aode", "aode-quantile", "a2de", "joint-bayes", "joint-gaussian",
+        "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes", "logistic",
+        "logistic-pairs", "network", and "prior", the shares of the classes (the two of Gaussian
+        Bayes have prior="niw"); unfitted models with parameters of their own; estimators of arrays
+        by scikit-learn's protocol (see Notes); or {name: model}. "all" is all that the columns
+        allow, and so is the default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 50 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
@@ -904,7 +931,9 @@ def compare(
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
     all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
     the joint models, for cells, of all folds at once where columns are categories; KDB takes one
-    for its families, and one without each fold. Leave-one-out knows neither A2DE, nor logistic
+    for its families, and one without each fold. A model whose `discretize` is neither "mdl" nor
+    that of `compare` has cut points of its own: where columns are numeric it takes two scans, and
+    two without each fold, and there is no leave-one-out. That knows neither A2DE, nor logistic
     regression, nor weighted naive Bayes.
 
     The figures are those of the models as they are, and the winner is chosen by them. Its
@@ -1041,12 +1070,14 @@ def wanted(
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
             given.make = partial(entry.load(), **candidate.parameters, missing=missing)
             bins = given.make()._discretizes if candidate.bins is None else candidate.bins
-            given.bins, given.bare, name = bins, model == PRIOR, name or model
+            given.own = contest.numeric and cuts_itself(given.make(), contest.discretize)
+            given.bins, given.bare, name = bins and not given.own, model == PRIOR, name or model
             given.effort = candidate.effort if unasked else None
             if not contest.suits(candidate) and contest.numeric:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            given.bins, name = model._discretizes, name or repr(model)
+            given.own = contest.numeric and cuts_itself(model, contest.discretize)
+            given.bins, name = model._discretizes and not given.own, name or repr(model)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif is_estimator(model) and not tables:
             given.of_arrays, name = True, name or type(model).__name__

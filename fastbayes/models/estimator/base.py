@@ -36,7 +36,13 @@ from fastbayes.models.estimator.column_table import (
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
-from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter, worker_threads
+from fastbayes.models.estimator.parameters import (
+    discretize_from_json,
+    fitted,
+    memory_limit,
+    parameter,
+    worker_threads,
+)
 from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine
@@ -724,6 +730,8 @@ class Classifier(TableRows):
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
     ) -> Statistics:
+        if "discretize" in self.get_params(deep=False):
+            self.discretize = discretize_from_json(self.discretize)
         return Statistics.from_state(header, arrays, source)
 
     def _learned(self, stats: Statistics) -> Self:

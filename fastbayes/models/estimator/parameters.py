@@ -288,6 +288,16 @@ DISCRETIZE = parameter(
     """,
     default="mdl",
 )
+
+
+def discretize_from_json(given: Any) -> Any:
+    """Return a `discretize` as it was before a file held it: a rule with its number is a tuple."""
+    if isinstance(given, Mapping):
+        return {name: discretize_from_json(rule) for name, rule in given.items()}
+    is_rule = isinstance(given, list) and len(given) == 2 and isinstance(given[0], str)
+    return tuple(given) if is_rule else given
+
+
 UNSEEN = parameter(
     """
     A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0

@@ -181,8 +181,6 @@ def as_given(params: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
     given = dict(params)
     if not found_by_data(given.get("interactions")) and given.get("interactions") is not None:
         given["interactions"] = [tuple(pair) for pair in given["interactions"]]
-    if isinstance(rule := given.get("discretize"), list) and rule and isinstance(rule[0], str):
-        given["discretize"] = tuple(rule)
     if isinstance(given.get("class_weight"), Mapping):
         # JSON knows no keys but text.
         known = {str(label): label for label in labels(schema.classes).tolist()}

@@ -32,6 +32,7 @@ class MemberRows:
     """
 
     def __init__(self, whole: Schema, own: Schema) -> None:
+        whole, own = _as_observed(whole), _as_observed(own)
         if whole.names != own.names or whole.missing != own.missing:
             raise ValueError(f"a model was made for the columns {own.names}, not {whole.names}")
         if not replace(own, features=whole.features) == whole:
@@ -98,6 +99,12 @@ class MemberRows:
                 np.array(places, np.int64), np.array(codes).astype(kind), np.array(sizes, np.int64)
             )
         return groups
+
+
+def _as_observed(schema: Schema) -> Schema:
+    """Return a schema without what was declared of it: codes are the same."""
+    features = tuple(replace(feature, declared=False) for feature in schema.features)
+    return replace(schema, features=features, classes_declared=False)
 
 
 def _both(one: Codes, other: Codes) -> Codes:

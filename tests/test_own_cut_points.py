@@ -1,0 +1,104 @@
+"""`compare` and `Blend` with models that cut numeric columns otherwise than the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fastbayes as fb
+
+OWN: dict[str, Any] = {
+    "tan": fb.TAN(discretize=("quantile", 5)),
+    "aode": fb.AODE(discretize=("width", 4)),
+    "kdb": fb.KDB(discretize={"z0": [0.0], "z1": "quantile"}),
+    "logistic": fb.LogisticRegression(discretize=("quantile", 3), interactions="all"),
+}
+
+
+def rows(n: int = 300, seed: int = 0) -> pa.Table:
+    """Return a table whose class two numbers tell together alone; some of them are missing."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(3, n))
+    y = np.where((z[0] > 0) ^ (z[1] > 0) ^ (rng.random(n) < 0.05), "p", "q")
+    a = np.where(rng.random(n) < 0.6, y, rng.choice([*"pqr"], n))
+    columns = {f"z{j}": pa.array(x, mask=rng.random(n) < 0.05) for j, x in enumerate(z)}
+    # A categorical column between the numbers: places of columns differ from model to model.
+    return pa.table({"z0": columns["z0"], "a": a, "z1": columns["z1"], "z2": columns["z2"], "y": y})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("discretize", ["mdl", {"z0": [0.2], "z1": [-0.1], "z2": []}])
+def test_compare__figures_are_those_of_each_model_alone(discretize: Any, weighted: bool) -> None:
+    table = rows()
+    weight = np.random.default_rng(1).integers(0, 3, len(table)) if weighted else None
+    options: dict[str, Any] = {"sample_weight": weight}
+    models = {**OWN, "shared": "tan", "naive": "naive-bayes"}
+    board = fb.compare(table, "y", models=models, discretize=discretize, folds=4, **options)
+    for name, model in OWN.items():
+        alone = fb.k_fold(model, table, "y", folds=4, **options)
+        assert board[name].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
+        assert board[name].figures.accuracy == alone.accuracy
+        whole = type(model)(**model.get_params(deep=False)).fit(table, "y", **options)
+        X = table.drop_columns("y")
+        np.testing.assert_allclose(board[name].model.predict_proba(X), whole.predict_proba(X))
+    shared = fb.TAN(discretize=discretize)
+    alone = fb.k_fold(shared, table, "y", folds=4, **options)
+    assert board["shared"].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
+
+
+def test_race__takes_place_in_own_cut_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastbayes.evaluation.validate import race
+
+    table = rows(6_000)
+    monkeypatch.setattr(race, "LEAST_ROWS", 1_000)
+    models = {"own": OWN["tan"], "tan": "tan", "prior": "prior"}
+    raced, whole = (fb.compare(table, "y", models=models, race=race) for race in (True, False))
+    assert raced.best.name == whole.best.name == "own"
+    assert raced.best.figures.log_loss == pytest.approx(whole.best.figures.log_loss, rel=1e-12)
+
+
+def test_blend__scores_and_keeps_members_of_several_cut_points(tmp_path: Any) -> None:
+    table, new = rows(), rows(200, 1)
+    blend = fb.Blend({"own": OWN["tan"], "tan": "tan", "logistic": "logistic"}).fit(table, "y")
+    alone = fb.TAN(discretize=("quantile", 5)).fit(table, "y")
+    X = new.drop_columns("y")
+    member = blend.members_["own"].model
+    np.testing.assert_array_equal(member.predict_proba(X), alone.predict_proba(X))
+    assert blend.members_["own"].weight > 0.5
+    assert blend.score(X, new["y"]) > 0.8
+    blend.save(tmp_path / "b.fb")
+    again = fb.load(tmp_path / "b.fb")
+    np.testing.assert_array_equal(again.predict_proba(X), blend.predict_proba(X))
+    said = blend.explain(X)
+    joint = said.contributions.sum(axis=1) + said.prior + said.remainder
+    np.testing.assert_allclose(joint, np.log(blend.predict_proba(X)), atol=1e-9)
+
+
+def test_members_unasked__know_what_two_numbers_tell_together() -> None:
+    table, new = rows(), rows(400, 1)
+    blend = fb.fit(table, "y")
+    losses = blend.member_log_loss_
+    assert losses["tan-quantile"] < 0.8 * losses["tan"]
+    assert blend.score(new.drop_columns("y"), new["y"]) > 0.8
+
+
+def test_shuffled_classes__nothing_is_learned_from_the_rows_that_are_scored() -> None:
+    table = rows(400)
+    shuffled = np.random.default_rng(2).permutation(table["y"].to_numpy(zero_copy_only=False))
+    table = table.set_column(4, "y", pa.array(shuffled))
+    board = fb.compare(table, "y", models={**OWN, "prior": "prior"}, folds=4)
+    for name in OWN:
+        assert board[name].figures.log_loss > board["prior"].figures.log_loss - 0.01
+
+
+@pytest.mark.parametrize(
+    "rule", [("quantile", 4), {"z0": ("width", 3), "z1": [0.0, 1.0], "z2": "mdl"}, "width"]
+)
+def test_file__has_the_rule_as_it_was(rule: Any, tmp_path: Any) -> None:
+    table = rows(60)
+    for model in (fb.AODE(discretize=rule), fb.Blend(["tan", "naive-bayes"], discretize=rule)):
+        model.fit(table, "y").save(tmp_path / "m.fb", force=True)
+        assert fb.load(tmp_path / "m.fb").discretize == rule
