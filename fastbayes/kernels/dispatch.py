@@ -200,6 +200,16 @@ def short_kernel(function: Callable[..., Any]) -> Any:
     return kernel(function, nogil=False)
 
 
+def unrolled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let LLVM write several turns of the loops of a flat function one after the other.
+
+    For loops of very few instructions that run as long as the work does: it takes more of its time
+    than all else that it does for such a function. Stands below `kernel` or `helper`.
+    """
+    function.unrolled = True  # type: ignore[attr-defined]
+    return function
+
+
 def helper(function: Callable[..., Any]) -> Any:
     """Let kernels call a flat function: it is compiled into each that does."""
     compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler

@@ -44,6 +44,7 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         """Make room for what is known of variables."""
         super().init()
         self._tuples: dict[str, list[Any]] = {}
+        self._unrolled = hasattr(self.func_ir.func_id.func, "unrolled")
 
     def incref(self, typ: Any, val: Any) -> None:
         """Count no reference."""
@@ -112,7 +113,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         elif isinstance(inst, _ir.Jump):
             target = self.blkmap[inst.target]
             jump = self.builder.branch(target)
-            if target.instructions:  # written already: this ends a turn of a loop
+            # Where the target is written already, this ends a turn of a loop.
+            if target.instructions and not self._unrolled:
                 self._keep_rolled(jump)
         elif not (isinstance(inst, (_ir.SetItem, _ir.StaticSetItem)) and self._set_element(inst)):
             super().lower_inst(inst)
@@ -121,8 +123,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         """Have LLVM not repeat the body of a `for` whose turns are known only when it runs.
 
         What it knows of some processors has it write up to eight bodies, a quarter of the time
-        that machine code takes, for loops that are as fast with one. Loops of a constant number
-        of turns are unrolled, and those of vectors interleaved, as before.
+        that machine code takes, for loops that are as fast with one; `dispatch.unrolled` is for
+        those that are not. Loops of a constant number of turns are unrolled all the same.
         """
         module = self.module
         rolled = module.add_metadata([_llvm.MetaDataString(module, NOT_UNROLLED)])

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from fastbayes.kernels.dispatch import helper, interpreted, kernel
+from fastbayes.kernels.dispatch import helper, interpreted, kernel, unrolled
 
 
 @helper
@@ -92,8 +92,16 @@ def count_up(numbers, out):
             out[i, k] += k
 
 
+@unrolled
+def count_up_unrolled(numbers, out):
+    for i in range(numbers.size):
+        for k in range(numbers[i]):
+            out[i, k] += k
+
+
 @pytest.mark.skipif(interpreted(), reason="without the compiler there is no machine code")
-def test_loops__are_not_unrolled_where_their_turns_are_not_known(monkeypatch):
+@pytest.mark.parametrize(("function", "n_rolled"), [(count_up, 2), (count_up_unrolled, 0)])
+def test_loops__are_unrolled_where_a_function_says_so(function, n_rolled, monkeypatch):
     passes = importlib.import_module("fastbayes.kernels.passes")
     optimise, written = passes.KernelLibrary._optimize_final_module, []
 
@@ -104,12 +112,12 @@ def test_loops__are_not_unrolled_where_their_turns_are_not_known(monkeypatch):
     monkeypatch.setattr(passes.KernelLibrary, "_optimize_final_module", watched)
     monkeypatch.setenv("FASTBAYES_CACHE", "0")
     out = np.zeros((2, 6), np.int64)
-    kernel(count_up)(np.array([6, 3]), out)
+    kernel(function)(np.array([6, 3]), out)
     assert out.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 0, 0]]
     (module,) = written
     # Each loop has a name of its own, which is the first thing said of it.
     loops = re.findall(r"br label .*!llvm.loop !(\d+)", module)
-    assert len(loops) == len(set(loops)) == 2
+    assert len(loops) == len(set(loops)) == n_rolled
     for loop in loops:
         rolled = re.search(rf"^!{loop} = distinct !{{!{loop}, !(\d+)}}$", module, re.MULTILINE)
         assert f'!{rolled[1]} = !{{!"llvm.loop.unroll.runtime.disable"}}' in module

@@ -25,6 +25,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    unrolled,
     writes,
 )
 from fastbayes.kernels.shared.arrays import U
@@ -207,6 +208,7 @@ def order_rows(y, streams, order, begins, n_class):
 
 
 @kernel
+@unrolled
 def split_bits(addresses, sizes, columns, rows, n, masks, places, begins, tail, planes, out):
     """Make bit rows of columns: planes of bits of their codes, split by class, then values.
 

@@ -23,7 +23,7 @@ from fastbayes.kernels.compiled.plans.joint_tables import LARGEST, aligned, look
 from fastbayes.kernels.compiled.simd import gradient_steps as steps
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
-from fastbayes.kernels.dispatch import kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import kernel, readonly, reads, unrolled, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.codes import Columns, columns_of
 
@@ -521,6 +521,7 @@ def sweep_single(
 
 def _lanes_of(width: int) -> Any:
     @kernel
+    @unrolled
     def sweep_lanes(
         kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows,
         shares, scratch, acc, sums, loss, out,
