@@ -141,10 +141,13 @@ def held_out_members(
     Rows are counted once for all models, and scored once. Of the posteriors about `most` are kept,
     over models, rows and classes: of more rows those of a systematic sample.
 
+    Where no members are named, those that would take long are left out.
+
     Raises DataError where no model is left, with what each of them says.
     """
-    failed = {}
-    if members is None:
+    failed, unasked = {}, members is None
+    contest.ask = "name it among the members"
+    if unasked:
         known, columns = candidates(), len(contest.opened.learning().features)
         members = [name for name in MEMBERS if contest.suits(known[name][1])]
         if columns > MOST_COLUMNS:
@@ -154,7 +157,7 @@ def held_out_members(
             )
             failed = {name: reason for name in members if name in OF_FEW}
             members = [name for name in members if name not in OF_FEW]
-    contest.enter(wanted(members, contest, missing, tables=True))
+    contest.enter(wanted(members, contest, missing, tables=True, unasked=unasked))
     stats, where = contest.stats, contest.opened.source.description
     if any(fold.n_rows == stats.n_rows for fold in stats.folds):
         raise DataError(f"{where}: one sample is too few to hold any out: pass more rows")

@@ -267,6 +267,8 @@ class ComparisonRunner:
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
         self.named = named
+        # How a model is asked for that would take long.
+        self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
@@ -345,7 +347,7 @@ class ComparisonRunner:
             if seconds > most:
                 runner.reason = (
                     f"would take about {seconds:,.0f} s, and unasked a model may take {most:,.0f} "
-                    f"s of so many rows: name it, or say models={ALL!r}"
+                    f"s of so many rows: {self.ask}"
                 )
 
     def _counted(self) -> Statistics:
@@ -1051,13 +1053,22 @@ def compare(
 
 
 def wanted(
-    models: Any, contest: ComparisonRunner, missing: str, *, tables: bool = False
+    models: Any,
+    contest: ComparisonRunner,
+    missing: str,
+    *,
+    tables: bool = False,
+    unasked: bool = False,
 ) -> list[Runner]:
-    """Return the models that are to take part; `tables`: classifiers of tables alone."""
+    """Return the models that are to take part.
+
+    tables   Classifiers of tables alone.
+    unasked  Nobody has asked for them by name: those that would take long are left out.
+    """
     known = candidates()
     names = [*known] if tables else [*known, PRIOR]
-    unasked = models is None
-    if unasked or (isinstance(models, str) and models == ALL):
+    unasked = unasked or models is None
+    if models is None or (isinstance(models, str) and models == ALL):
         # Models of numbers are listed where there are some, with the reason if there is more.
         models = [name for name, (_, c) in known.items() if c.when == "always" or contest.numeric]
         models.append(PRIOR)
