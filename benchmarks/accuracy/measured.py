@@ -90,7 +90,9 @@ def _posteriors(
     for name, loss in blend.member_log_loss_.items():
         said.setdefault(name, {})["held_out"] = loss
     best = board.best
-    held = {"compared": best.figures.log_loss, "seconds": seconds}
+    # What the board says of the winner's figures is of the rows that it was chosen by.
+    to_expect = best.figures.log_loss if math.isnan(best.calibrated) else best.calibrated
+    held = {"compared": to_expect, "seconds": seconds}
     yield COMPARE, (best.model.predict_proba(new), best.model.classes_, held)
     held = {"held_out": blend.log_loss_[1], "seconds": blend_seconds}
     yield BLEND, (blend.predict_proba(new), blend.classes_, held)
