@@ -6,8 +6,9 @@ import os
 import shutil
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +25,7 @@ class _Limits(NamedTuple):
     """Most times the time that it takes otherwise, with pairs too, and GiB of a worker."""
 
     time: float
-    memory: float
+    memory: float | None
     pairs: float | None = None
 
     def of(self, pairs: bool) -> _Limits:
@@ -76,8 +77,11 @@ def _cpu_of_tree() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _peaks(pids: set[int]) -> dict[str, int]:
-    """Return the most bytes that any of these processes has held, by the name of its program."""
+def _own_bytes(pids: set[int]) -> dict[str, int]:
+    """Return the most bytes of its own that any of these processes holds, by its program's name.
+
+    Code that is mapped from files is there once for all of them.
+    """
     most: dict[str, int] = {}
     for pid in pids:
         try:
@@ -86,8 +90,28 @@ def _peaks(pids: set[int]) -> dict[str, int]:
             continue
         status = dict(line.split(":", 1) for line in lines if ":" in line)
         name = status["Name"].strip()
-        peak = int(status.get("VmHWM", "0 kB").split()[0]) * 1024
-        most[name] = max(most.get(name, 0), peak)
+        held = int(status.get("RssAnon", "0 kB").split()[0]) * 1024
+        most[name] = max(most.get(name, 0), held)
+    return most
+
+
+def _peaks(job: Callable[[], Any], workers: Callable[[], set[int]]) -> dict[str, int]:
+    """Return the most of `_own_bytes` while a job is done."""
+    most: dict[str, int] = {}
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.01):
+            for name, held in _own_bytes(workers()).items():
+                most[name] = max(most.get(name, 0), held)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        job()
+    finally:
+        done.set()
+        looking.join()
     return most
 
 
@@ -149,11 +173,12 @@ class _Race:
             Figure(title, ratio, "×", limits.time, wall),
             Figure("… processor time of all processes", cpu, "×", None, wall),
         ]
-        peaks = _peaks(workers())
+        peaks = _peaks(ours, workers)
         for name, most in (("python", limits.memory), ("java", 1.0)):
             if held := max((peak for found, peak in peaks.items() if name in found), default=0):
                 called = "a worker" if name == "python" else "the JVM"
-                found.append(Figure(f"… most memory of {called}", held / GIB, "GiB", most, wall))
+                title = f"… most memory of its own of {called}"
+                found.append(Figure(title, held / GIB, "GiB", most, wall))
         return found
 
 
@@ -222,7 +247,8 @@ def workers(size: str, folder: Path) -> list[Figure]:
             other = partial(predicted, some, "parts-here")
             now = partial(_now, pids, known)
             figures += race.figures(title, other, ours, _Limits(1.5, 0.4), now)
-        figures += _frames(race, path, each, client, session)
+        by_name = {name: partial(_now, pids, known) for name, (*_, pids) in engines.items()}
+        figures += _frames(race, path, each, session, by_name)
     return figures
 
 
@@ -231,7 +257,13 @@ def _now(pids: set[int], known: set[int]) -> set[int]:
     return pids | ({*_descendants()} - known)
 
 
-def _frames(race: _Race, path: Path, each: int, client: Any, session: Any) -> list[Figure]:
+def _frames(
+    race: _Race,
+    path: Path,
+    each: int,
+    session: Any,
+    workers: Mapping[str, Callable[[], set[int]]],
+) -> list[Figure]:
     """Measure frames of engines, next to what it takes to bring their rows to Python at all."""
     import dask.dataframe as dd
 
@@ -241,14 +273,13 @@ def _frames(race: _Race, path: Path, each: int, client: Any, session: Any) -> li
         return fb.count(frame, "class").n_rows
 
     figures: list[Figure] = []
-    del client  # is the one in use
     frame = dd.read_parquet(path, split_row_groups=1)
     figures += race.figures(
         f"`fb.count` of {each:,} × 20 as a frame of Dask, next to computing its partitions",
         lambda: int(frame.map_partitions(len).sum().compute()),
         partial(counted, frame),
-        _Limits(1.3, 0.3),
-        set,
+        _Limits(1.3, None),  # what Dask itself holds of a partition is its own matter
+        workers["Dask"],
     )
     if session is not None:
         rows = session.read.parquet(str(path))
@@ -257,7 +288,7 @@ def _frames(race: _Race, path: Path, each: int, client: Any, session: Any) -> li
             lambda: _drained(rows),
             partial(counted, rows),
             _Limits(1.3, 0.3),
-            set,
+            workers["Spark"],
         )
     return figures
 
