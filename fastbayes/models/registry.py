@@ -236,7 +236,7 @@ register(
         Candidate(
             "-pairs",
             {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.03},
-            effort=Effort(120.0, by_class=True),
+            effort=Effort(20.0, together=2),
         ),
     ),
 )
