@@ -87,7 +87,7 @@ def _posterior(rows: int, _: Path) -> Work:
     }
     named |= {f"x{j}": x[:, j] for j in range(P)}
     table = pa.table(named | {"y": y})
-    model = fb.JointGaussian(threads=1).fit(table, "y")
+    model = fb.JointGaussian(density="normal", threads=1).fit(table, "y")
     X = table.drop_columns("y")
     n_cells = int(np.prod(SIZES))
     prior, weight, (mean, whiten, level) = _parameters(model, n_cells)

@@ -259,9 +259,9 @@ def test_logistic_regression__goes_on_from_the_size_before(
 ) -> None:
     starts, solved = [], fb.LogisticRegression._solved
 
-    def noted(self: Any, scans: Any, stats: Any, n_rows: int) -> Any:
+    def noted(self: Any, scans: Any, stats: Any, n_rows: int, together: Any) -> Any:
         starts.append((n_rows, self.warm_start and hasattr(self, "coef_")))
-        return solved(self, scans, stats, n_rows)
+        return solved(self, scans, stats, n_rows, together)
 
     monkeypatch.setattr(fb.LogisticRegression, "_solved", noted)
     learning_curve("logistic", mixed.drop_columns(["w"]), "y", [50, 200, 400], 2)

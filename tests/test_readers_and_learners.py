@@ -262,7 +262,7 @@ def fit(cls: str, parameters: Mapping[str, Any], rows: Any, y: Any, asked: Any) 
     if (cls, parameters) in BY_PLACE:
         return Learned(learned.statistics_)
     # What is searched for is found as closely as the search is asked to end.
-    close = 1e-4 if hasattr(model, "tol") else 1e-9
+    close = max(1e-4, float(model.tol or 0.0)) if hasattr(model, "tol") else 1e-9
     return Learned(learned.statistics_, model.predict_proba(asked), close)
 
 
