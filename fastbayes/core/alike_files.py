@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-# What a file has for its layout to be kept, at most, and what it has besides numbers.
-MOST, MOST_BESIDES = 1 << 20, 1 << 16
+# What a file has for its layout to be kept, at most, and what it has around its numbers.
+MOST, MOST_AROUND = 1 << 20, 1 << 16
 
 
 class StoredNumbers(NamedTuple):
@@ -50,7 +50,7 @@ class FileLayout:
         Where its digest stands, which is another one in each file.
     digest_size
         Bytes of that.
-    besides
+    around
         (start, bytes) of all that is neither a number nor the digest.
     text
         The header.
@@ -61,7 +61,7 @@ class FileLayout:
     size: int
     digests: tuple[int, ...]
     digest_size: int
-    besides: tuple[tuple[int, bytes], ...]
+    around: tuple[tuple[int, bytes], ...]
     text: bytes
     arrays: Mapping[str, StoredNumbers | np.ndarray[Any, Any] | pa.Array]
 
@@ -84,7 +84,7 @@ class FileLayout:
         Returns
         -------
         Self | None
-            None where the file is compressed or large, or has much besides numbers.
+            None where the file is compressed or large, or has much around its numbers.
         """
         base = pa.py_buffer(blob).address
         found: dict[str, StoredNumbers | np.ndarray[Any, Any] | pa.Array] = {}
@@ -105,16 +105,16 @@ class FileLayout:
         taken += [(one.start, one.end) for one in found.values() if isinstance(one, StoredNumbers)]
         ends = [(0, 0), *sorted(taken), (len(blob), len(blob))]
         gaps = [(end, start) for (_, end), (start, _) in pairwise(ends)]
-        if len(blob) > MOST or sum(end - start for start, end in gaps) > MOST_BESIDES:
+        if len(blob) > MOST or sum(end - start for start, end in gaps) > MOST_AROUND:
             return None
-        besides = tuple((start, blob[start:end]) for start, end in gaps)
-        return cls(len(blob), digests, len(digest), besides, text, found)
+        around = tuple((start, blob[start:end]) for start, end in gaps)
+        return cls(len(blob), digests, len(digest), around, text, found)
 
     def digest_of(self, blob: bytes) -> bytes | None:
         """Return the digest that a file gives; None where the file is not like this one."""
         if len(blob) != self.size:
             return None
-        if not all(blob.startswith(same, start) for start, same in self.besides):
+        if not all(blob.startswith(same, start) for start, same in self.around):
             return None
         digest = blob[self.digests[0] :][: self.digest_size]
         return digest if all(blob.startswith(digest, at) for at in self.digests) else None

@@ -119,8 +119,8 @@ PAIRS = (Candidate(effort=Effort(0.5, together=2)),)
 TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
 SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
 
-# Beside bins of "mdl", which sees no column that says something with another one alone; it scans by
-# itself.
+# In addition to "mdl", which makes one bin of a column that tells of the class only together with
+# another. It scans by itself.
 QUANTILE = Candidate(
     "-quantile",
     {"discretize": ("quantile", 5)},

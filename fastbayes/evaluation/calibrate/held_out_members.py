@@ -91,8 +91,7 @@ class PosteriorSample:
     def thinned(self, step: int) -> PosteriorSample:
         """Return a sample of every so many of these rows the first."""
         found = PosteriorSample(self._posterior[0].shape[1], self._step * step)
-        parts = [[part[::step]] for part in self.rows()]
-        found._posterior, found._y, found._weight = parts  # type: ignore[assignment]
+        found.take({name: part[::step] for name, part in self.arrays().items()})
         return found
 
     def rows(self) -> tuple[Floats, NDArray[np.intp], Floats]:
