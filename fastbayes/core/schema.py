@@ -109,6 +109,11 @@ class Feature:
         bins = pa.array(range(len(points) + 1), pa.int64())
         return cls(name, "categorical", bins, True, points, part)
 
+    def with_values(self, values: pa.Array) -> Feature:
+        """Return the feature with another domain."""
+        # `replace` takes three times as long, and every scan does this for every column.
+        return Feature(self.name, self.kind, values, self.declared, self.cuts, self.part)
+
     @property
     def column(self) -> str:
         """The column that it is made of."""
@@ -361,7 +366,7 @@ class Schema:
         for feature in self.features:
             if feature.values is not None:
                 found, place = _in_order(feature.values, feature.declared, next(keep), ascending)
-                feature = replace(feature, values=found)
+                feature = feature.with_values(found)
                 places.append(place)
             features.append(feature)
         found, place = _in_order(self.classes, self.classes_declared, classes, ascending)
@@ -377,7 +382,7 @@ def _in_order(
     ascending: Callable[[pa.Array], tuple[pa.Array, NDArray[np.integer]]],
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the values that are kept in ascending order, and where they stood."""
-    if declared or marked.all():
+    if declared or np.count_nonzero(marked) == len(marked):  # quicker than all() of a few
         found, order = ascending(values)
         return found, order.astype(np.int64)
     place = np.flatnonzero(marked)
@@ -450,7 +455,7 @@ def _check_cuts(mine: Feature, their: Feature) -> None:
 def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
     if feature.declared or marked.all() or feature.values is None:
         return feature
-    return replace(feature, values=feature.values.filter(pa.array(marked)))
+    return feature.with_values(feature.values.filter(pa.array(marked)))
 
 
 # Bytes of classes in numpy, where each takes as many as the longest.
@@ -545,7 +550,7 @@ def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
             values = _checked(name, arrays[f"values.{n_categorical}"])
             cuts = arrays.get(f"cuts.{n_categorical}")
             n_categorical += 1
-            feature = replace(feature, values=values)
+            feature = feature.with_values(values)
             if cuts is not None:
                 feature = _binned(feature, cuts)
         elif kind != "numeric":

@@ -33,6 +33,8 @@ SPAN = 1 << 20
 SHORT = 64
 # Bytes of texts that are a few.
 FEW_BYTES = 1 << 20
+# Bytes that a domain may hold besides its own.
+SPARE_BYTES = 1 << 12
 # Values of a domain whose index is kept with it: some MiB at most.
 KEPT = 1 << 16
 
@@ -113,9 +115,24 @@ class Codebook:
         """Return the values in code order."""
         table = self._texts
         if table is None:
+            last = self._last
+            if last is not None and self._holds_all(*last):
+                return last[0]
             return cast_domain(self.name, list(self.codes), self.kind)
         offsets, data, n_texts = table[:3]
         return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
+
+    def _holds_all(self, dictionary: pa.Array, found: Lookup) -> bool:
+        """Return whether a dictionary is all values in code order, and holds no memory besides.
+
+        To make an array of a list lets go of the interpreter's lock.
+        """
+        return (
+            found.identity
+            and dictionary.type == self.kind
+            and len(dictionary) == len(self.codes)
+            and all(b is None or (b.parent or b).size <= SPARE_BYTES for b in dictionary.buffers())
+        )
 
     def is_worth_a_table(self, dictionary: pa.Array, n: int) -> bool:
         """Return whether n more rows make a dictionary's entries fewer than the rows met with it.
@@ -151,10 +168,15 @@ class Codebook:
         """Return the codes of values, adding new ones to an open book."""
         text = is_text(entries.type)
         entries = _without_views(entries)
-        if text and self._are_many(entries):
-            table = np.empty(len(entries), dtype=np.uint32)
-            self._write_codes(entries, table, kernels)
-            return table
+        if text:
+            offsets, data = texts_of(entries)
+            if self._are_many(offsets):
+                table = np.empty(len(entries), dtype=np.uint32)
+                self._write_codes(entries, table, kernels)
+                return table
+            ends = offsets.tolist()
+            if ends != sorted(ends) or ends[0] < 0 or ends[-1] > len(data):
+                raise self._out_of_bytes()
         values = self._listed(entries) if text else entries.to_pylist()
         codes, null, missing = self.codes, self.null_values, int(MISSING)
         if self.fixed:
@@ -183,7 +205,7 @@ class Codebook:
         They are good until the same thread asks for those of other rows.
         """
         texts = _without_views(texts)
-        if not self._are_many(texts):
+        if not self._are_many(texts_of(texts)[0]):
             codes = self.encode(texts, kernels)
             return codes, bool((codes == MISSING).any()), bool((codes == UNSEEN).any())
         room: NDArray[np.uint32] | None = getattr(self._rows, "codes", None)
@@ -192,11 +214,10 @@ class Codebook:
         codes = room[: len(texts)]
         return codes, *self._write_codes(texts, codes, kernels)
 
-    def _are_many(self, texts: pa.Array) -> bool:
-        """Return whether texts are so many, or so long, that a table is better."""
-        if self._texts is not None or max(len(texts), len(self.codes)) > FEW_VALUES:
+    def _are_many(self, offsets: NDArray[np.signedinteger]) -> bool:
+        """Return whether texts, by their ends, are so many or so long that a table is better."""
+        if self._texts is not None or max(len(offsets) - 1, len(self.codes)) > FEW_VALUES:
             return True
-        offsets, _ = texts_of(texts)
         return bool(offsets[-1] - offsets[0] > FEW_BYTES)
 
     def _table(self) -> TextTable:
@@ -211,9 +232,7 @@ class Codebook:
         return table
 
     def _listed(self, entries: pa.Array) -> list[str | None]:
-        """Return strings as Python's, once it is sure that they lie inside their bytes."""
-        if not _inside(*texts_of(entries)):
-            raise self._out_of_bytes()
+        """Return strings, which lie inside their bytes, as Python's."""
         try:
             listed: list[str | None] = entries.to_pylist()
         except UnicodeDecodeError as error:

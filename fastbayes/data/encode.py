@@ -310,7 +310,7 @@ class Encoder:
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
         features = tuple(
-            feature if book is None else replace(feature, values=book.values())
+            feature if book is None else feature.with_values(book.values())
             for feature, book in self.features
         )
         none = pa.array([None], pa.null())

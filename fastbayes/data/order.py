@@ -15,6 +15,8 @@ def sorted_values(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     """Return values without nulls in ascending order, and where each one stood."""
     if len(values) <= FEW_VALUES and not pa.types.is_null(values.type):
         listed = values.to_pylist()
+        if listed == sorted(listed):
+            return values, np.arange(len(listed))
         order = np.array(sorted(range(len(listed)), key=listed.__getitem__), np.int64)
         return values_at(values, order), order
     if not pa.types.is_string(values.type):

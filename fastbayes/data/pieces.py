@@ -67,12 +67,20 @@ class Pieces:
         self._places = {name: place for place, name in enumerate(held)}
 
     @cached_property
+    def _table(self) -> pa.Table:
+        chosen = self._rows.select(list(self._places))
+        return chosen if isinstance(chosen, pa.Table) else pa.Table.from_batches([chosen])
+
+    @cached_property
+    def _columns(self) -> list[pa.ChunkedArray]:
+        columns: list[pa.ChunkedArray] = self._table.columns
+        return columns
+
+    @cached_property
     def _laid_open(self) -> tuple[list[IntegerColumn], NDArray[np.int64]]:
         """The columns, and what tells the dictionary of each piece, (n_columns, n_pieces, 5)."""
-        chosen = self._rows.select(list(self._places))
-        table = chosen if isinstance(chosen, pa.Table) else pa.Table.from_batches([chosen])
-        kinds = [_kind_of(kind) for kind in table.schema.types]
-        fields = _fields_of(table, len(kinds), self._kernels).swapaxes(0, 1)
+        kinds = [_kind_of(kind) for kind in self._table.schema.types]
+        fields = _fields_of(self._table, self._columns, self._kernels).swapaxes(0, 1)
         pieces = np.zeros((*fields.shape[:2], FIELDS), np.int64)
         offset, values = fields[:, :, OFFSET], fields[:, :, DATA]
         zeros = np.empty(0, np.uint8)
@@ -81,7 +89,7 @@ class Pieces:
             values[values == 0] = address_of(zeros)
         truth = np.array([kind == "b1" for kind in kinds], np.bool_)[:, None]
         widths = np.array([int(kind[1:]) for kind in kinds], np.int64)[:, None]
-        nulls = np.array([column.null_count for column in table.columns], np.int64)[:, None]
+        nulls = np.array([column.null_count for column in self._columns], np.int64)[:, None]
         known = (nulls == 0) | (fields[:, :, NULL_COUNT] == 0)
         pieces[:, :, END] = np.cumsum(fields[:, :, LENGTH], axis=1)
         pieces[:, :, VALUES] = values + np.where(truth, 0, offset * widths)
@@ -98,10 +106,11 @@ class Pieces:
 
     def dictionaries(self, name: str) -> list[tuple[pa.Array, int]]:
         """Return the dictionaries of a column in order, each with its rows."""
-        column = self._rows.column(name)
+        place = self._places[name]
+        column = self._columns[place]
         if len(chunks := chunks_of(column)) == 1:
             return [(chunks[0].dictionary, len(column))]
-        found, keys = self.integers(name), self._laid_open[1][self._places[name]].tolist()
+        found, keys = self.integers(name), self._laid_open[1][place].tolist()
         if keys.count(keys[0]) == len(keys):
             return [(chunks[0].dictionary, len(column))]
         number: dict[tuple[int, ...], int] = {}
@@ -129,6 +138,8 @@ def chunks_of(column: Column) -> list[pa.Array]:
     """Return the chunks of a column that have rows, or its first."""
     if isinstance(column, pa.Array):
         return [column]
+    if column.num_chunks == 1:
+        return [column.chunk(0)]
     return [chunk for chunk in column.chunks if len(chunk)] or [pa.array([], column.type)]
 
 
@@ -155,12 +166,15 @@ def _kind_of(kind: pa.DataType) -> str:
     return f"{'i' if pa.types.is_signed_integer(kind) else 'u'}{kind.bit_width // 8}"
 
 
-def _fields_of(table: pa.Table, n_columns: int, kernels: ModuleType) -> NDArray[np.int64]:
+def _fields_of(
+    table: pa.Table, columns: Sequence[pa.ChunkedArray], kernels: ModuleType
+) -> NDArray[np.int64]:
     """Return the fields of every column of each record batch that a table is cut into."""
+    n_columns = len(columns)
     if not (table.num_rows and n_columns):
         return kernels.lay_open(np.zeros((0, WORDS), np.int64), n_columns)
     # There is a cut at most where a chunk ends.
-    most = 1 + sum(column.num_chunks for column in table.columns)
+    most = 1 + sum(column.num_chunks for column in columns)
     batches = np.zeros((most, WORDS), np.int64)
     first = address_of(batches)
     n, capsule = 0, table.__arrow_c_stream__()

@@ -279,9 +279,9 @@ def default_limit() -> int:
 def capacity(encoder: Encoder) -> Shape:
     """Return room for what the codebooks know, doubling where that is much: growth is rare then."""
     sizes = np.array([len(book) for book in encoder.books], dtype=np.int64)
-    open_ = np.array([not book.fixed for book in encoder.books], dtype=np.bool_)
     n_classes = 1 if encoder.target is None else len(encoder.target)
-    sizes = np.where(open_ & (sizes > FEW_VALUES), roomy(sizes), sizes)
+    many = [j for j in np.flatnonzero(sizes > FEW_VALUES) if not encoder.books[j].fixed]
+    sizes[many] = roomy(sizes[many])
     return Shape(sizes, len(encoder.features) - len(sizes), n_classes)
 
 

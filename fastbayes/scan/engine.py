@@ -734,10 +734,12 @@ def _finished(
     room = capacity(encoder) if crossing is None else crossing.room(capacity(encoder))
     parts: dict[str, Statistic] = {}
     for name in totals[0][1].wanted:
+        if len(totals) == 1:
+            parts[name] = totals[0][1].of(name, room)
+            continue
         rooms = [capacity(part)._replace(n_classes=room.n_classes) for part, _ in totals]
-        rooms = [room] if len(totals) == 1 else rooms
         held = [total.of(name, own) for (_, total), own in zip(totals, rooms, strict=True)]
-        parts[name] = held[0] if len(held) == 1 else type(held[0]).of_columns(held, room)
+        parts[name] = type(held[0]).of_columns(held, room)
     values = parts["values"]
     assert isinstance(values, ValueCounts)
     seen = values.seen

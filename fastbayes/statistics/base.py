@@ -62,12 +62,12 @@ class Axis(NamedTuple):
 def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     begins, ends = shape.offsets, to.shape.offsets
     where = np.empty(int(ends[-1]), np.int64)
-    for j, (of, values) in enumerate(zip(to.categorical.tolist(), to.values, strict=True)):
-        first, last = int(ends[j]), int(ends[j + 1]) - 1
-        np.add(values, begins[of], out=where[first:last])
-        where[last] = begins[of + 1] - 1
-        if values.min(initial=0) < 0:
-            where[first:last][values < 0] = -1
+    of_value = np.ones(len(where), np.bool_)
+    of_value[ends[1:] - 1] = False  # the last slot of a column is that of its missing values
+    values = np.concatenate([np.empty(0, np.int64), *to.values])
+    first = np.repeat(begins[to.categorical], np.diff(ends) - 1)
+    where[of_value] = np.where(values < 0, -1, values + first)
+    where[~of_value] = begins[to.categorical + 1] - 1
     return where
 
 

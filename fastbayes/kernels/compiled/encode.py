@@ -192,7 +192,7 @@ def _described(
         [
             (
                 # differences are modulo 2^64
-                *((t.minimum + 2**63) % 2**64 - 2**63, address_of(t.table)),
+                *(t.minimum - (t.minimum >= 2**63) * 2**64, address_of(t.table)),
                 *(t.own + len(t.table) - 2, int(t.same), t.own),
             )
             for _, translations in columns

@@ -29,6 +29,7 @@ from fastbayes.kernels.dispatch import (
     reads,
     recording,
 )
+from fastbayes.kernels.shared.columns import address_of
 
 SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), reads("int64", 2))]}
 
@@ -99,7 +100,7 @@ class RepeatedCalls:
         self._ranges = [
             (start, start + array.nbytes, step)
             for array, step in moving
-            for start in [array.__array_interface__["data"][0]]
+            for start in [address_of(array)]
         ]
         self._kept: list[NDArray[np.int64]] = []
 
@@ -115,7 +116,7 @@ class RepeatedCalls:
         moved: list[tuple[int, int]] = []
         for argument in arguments:
             if isinstance(argument, np.ndarray):
-                start = argument.__array_interface__["data"][0]
+                start = address_of(argument)
                 if step := self._step(start):
                     moved.append((len(words) + 4, step))
                 # As numba lays out an array, one that owns no memory.
@@ -127,7 +128,7 @@ class RepeatedCalls:
                 words.append(0 if argument is None else int(argument))
         packed = np.array(words, np.int64)
         self._kept.append(packed)
-        first = packed.__array_interface__["data"][0]
+        first = address_of(packed)
         moves += [(first + 8 * word, step) for word, step in moved]
         return _native(function, arguments), first
 
