@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -39,7 +40,8 @@ SPARE_BYTES = 1 << 12
 KEPT = 1 << 16
 
 
-class Lookup(NamedTuple):
+@dataclass(slots=True)
+class Lookup:
     """Codes of the entries of one dictionary.
 
     `table` (n,) uint32 may hold MISSING and UNSEEN; `identity` says that it is 0, 1, 2 ...
@@ -49,6 +51,28 @@ class Lookup(NamedTuple):
     identity: bool
     has_missing: bool
     has_unseen: bool
+    _last: tuple[tuple[int, int, int, bool], Translation] | None = None
+
+    def translation(self, minimum: int, missing: int, own: int, *, unseen: bool) -> Translation:
+        """Return the codes of the entries; of what is unseen it is one above that of missing.
+
+        The arguments are as in `Prepared`; the last translation is kept, since most row groups have
+        the same dictionary.
+        """
+        asked, last = (minimum, missing, own, unseen), self._last
+        if last is not None and last[0] == asked:
+            return last[1]
+        # Of an index outside a dictionary, which is refused, any code will do that is one.
+        table = np.empty(len(self.table) + 2, np.uint32)
+        table[:-2], table[-2:] = self.table, (0, missing)
+        if self.has_missing or own:
+            table[table == MISSING] = missing
+        if self.has_unseen or own:
+            table[table == UNSEEN] = missing + 1
+        watched, same = missing + 1 if unseen else -1, self.identity or missing == own > 0
+        found = Translation(minimum, table, watched, own, same)
+        self._last = asked, found
+        return found
 
 
 class Codebook:
@@ -154,6 +178,11 @@ class Codebook:
             return None
         same = _same_memory(last[0], dictionary)
         return last[1] if same or (len(dictionary) <= n and last[0].equals(dictionary)) else None
+
+    def met(self, dictionary: pa.Array) -> Lookup | None:
+        """Return what was found last, if it was of this very array."""
+        last = self._last
+        return last[1] if last is not None and last[0] is dictionary else None
 
     def lookup(self, dictionary: pa.Array, n: int, kernels: ModuleType) -> Lookup:
         """Return the codes of the entries of n rows' dictionary, new ones added to an open book."""
@@ -498,19 +527,10 @@ class Prepared(NamedTuple):
 
     def translations(self, missing: int) -> list[Translation]:
         """Return the codes of the entries; of what is unseen it is one above that of missing."""
-        watched, translations = missing + 1 if self.unseen else -1, []
-        for found in self.found:
-            # Of an index outside a dictionary, which is refused, any code will do that is one.
-            table = np.empty(len(found.table) + 2, np.uint32)
-            table[:-2], table[-2:] = found.table, (0, missing)
-            if found.has_missing or self.own:
-                table[table == MISSING] = missing
-            if found.has_unseen or self.own:
-                table[table == UNSEEN] = missing + 1
-            same = found.identity or missing == self.own > 0
-            one = Translation(self.minimum, table, watched, self.own, same)
-            translations.append(one)
-        return translations
+        return [
+            found.translation(self.minimum, missing, self.own, unseen=self.unseen)
+            for found in self.found
+        ]
 
 
 def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bool]:
@@ -555,6 +575,8 @@ def prepare(
             return quick
     if t.is_dictionary(kind):
         dictionaries = pieces.dictionaries(book.name)
+        if len(dictionaries) == 1 and (met := book.met(dictionaries[0][0])) is not None:
+            return _prepared(book, pieces.integers(book.name), 0, [met])
         # Arrow takes nothing from string views.
         text = is_text(kind) and not t.is_string_view(kind.value_type)
         if not text or all(book.is_worth_a_table(*each) for each in dictionaries):
@@ -628,8 +650,9 @@ def _lookup(table: NDArray[np.uint32]) -> Lookup:
 def _prepared(
     book: Codebook, integers: IntegerColumn, minimum: int, found: Sequence[Lookup]
 ) -> Prepared:
-    missing = integers.has_nulls or any(one.has_missing for one in found)
-    unseen = any(one.has_unseen for one in found)
+    missing, unseen = integers.has_nulls, False
+    for one in found:  # as a rule one: any() takes three times as long
+        missing, unseen = missing or one.has_missing, unseen or one.has_unseen
     return Prepared(len(book), missing, unseen, integers, minimum, found)
 
 

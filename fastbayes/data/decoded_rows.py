@@ -102,17 +102,24 @@ class DecodedRows:
     def _bitmaps(self) -> list[NDArray[np.uint8]]:
         return []
 
+    @cached_property
+    def _kinds(self) -> list[str]:
+        """What numpy calls the integers of each column."""
+        signed = map(pa.types.is_signed_integer, self.schema.types)
+        units = self._columns[0, :, p.UNIT].tolist()
+        return [f"{'i' if s else 'u'}{unit}" for s, unit in zip(signed, units, strict=True)]
+
     def integers(self, name: str) -> IntegerColumn:
         """Return where the integers of a column are; truth values are bytes here."""
         j = self._places[name]
-        pieces = self._pieces[j]
-        unit, kind = int(self._columns[0, j, p.UNIT]), self.schema.field(j).type
-        signed = pa.types.is_signed_integer(kind)
-        return IntegerColumn(f"{'i' if signed else 'u'}{unit}", pieces, (self, self._bitmaps))
+        return IntegerColumn(self._kinds[j], self._pieces[j], (self, self._bitmaps))
 
     def dictionaries(self, name: str) -> list[tuple[pa.Array, int]]:
         """Return the dictionaries of a column in order, each with its rows."""
         j = self._places[name]
+        first = self._dictionaries[0][j]
+        if all(held[j] is first for held in self._dictionaries):
+            return [(first, self.num_rows)]
         number: dict[int, int] = {}
         found: list[tuple[pa.Array, int]] = []
         tables = []
@@ -123,8 +130,7 @@ class DecodedRows:
                 found.append((entries, 0))
             found[table] = entries, found[table][1] + n
             tables.append(table)
-        if len(found) > 1:
-            self._pieces[j, :, TABLE] = tables
+        self._pieces[j, :, TABLE] = tables
         return found
 
 
