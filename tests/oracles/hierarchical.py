@@ -15,11 +15,12 @@ def digamma(x):
     return total + math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4) - 1 / (252 * x**6)
 
 
-def hierarchical(rows, sizes, n_values, alpha, concentrations, sweeps=300):
+def hierarchical(rows, sizes, n_values, alpha, concentrations, half, sweeps=300):
     """Return {context: [P(x)]} of every full context, and Minka's next concentrations.
 
     rows   (context, x, weight), a context being as many of (c, p_1, p_2, ...) as are known
     sizes  values of c, p_1, p_2, ...
+    half   median of a concentration before any row
     """
     depths = range(1, len(sizes) + 1)
     nodes = {d: list(itertools.product(*(range(s) for s in sizes[:d]))) for d in (0, *depths)}
@@ -47,8 +48,8 @@ def hierarchical(rows, sizes, n_values, alpha, concentrations, sweeps=300):
                     t = m * (digamma(m + n[u][x]) - digamma(m)) if n[u][x] > 0 else 0.0
                     drawn[u].append(min(t, n[u][x]))
             below = sum(digamma(a[d] + sum(n[u])) - digamma(a[d]) for u in nodes[d] if sum(n[u]))
-            if below:
-                better[d] = sum(map(sum, drawn.values())) / below
+            # ln of the prior density of ln a is ln a - 2 ln(a + half), up to a constant
+            better[d] = (sum(map(sum, drawn.values())) + 1) / (below + 2 / (a[d] + half))
             for v in nodes[d - 1]:
                 children = [u for u in nodes[d] if u[:-1] == v]
                 n[v] = [direct[v][x] + sum(drawn[u][x] for u in children) for x in range(n_values)]

@@ -13,10 +13,12 @@ with n_x rows below and a mean of m_x = a_d theta_x, that are on average
     t_x = m_x (psi(m_x + n_x) - psi(m_x)),
 
 between 1 and n_x (Antoniak 1974). Where Petitjean, Buntine, Webb, Zaidi (2018) sample these
-pseudo-counts t and the concentrations, here t is its mean and a_d the concentration of largest
-likelihood, each given the rest, in turn until they settle: the same input gives the same numbers,
-and weights may be fractions. That concentration is where a_d = sum t / sum_u (psi(a_d + n_u) -
-psi(a_d)), Minka's (2000) fixed point.
+pseudo-counts t and the concentrations, here t is its mean and ln a_d the one of largest posterior
+density, each given the rest, in turn until they settle: the same input gives the same numbers, and
+weights may be fractions. A priori the say n / (n + a_d) of a node of n = h rows is uniform between 0
+and 1: without a prior, nodes that repeat one value each would be sure of it after a row. So the
+concentration is where a_d = (sum t + 1) / (sum_u (psi(a_d + n_u) - psi(a_d)) + 2 / (a_d + h)),
+Minka's (2000) fixed point with the prior.
 """
 
 from __future__ import annotations
@@ -34,6 +36,9 @@ from fastbayes.models.estimator.smoothing import CountTables, logs
 
 Ints = NDArray[np.int64]
 
+# Rows of a node that are as likely to have more than half of the say as less, before any is seen:
+# from 4 to 8 the loss of generated tables of 30 to 2,000 rows was least.
+HALF = 5.0
 # Logarithms of concentrations stay in this range, begin at 0, and move by a leap at most.
 RANGE, LEAP = (float(np.log(1e-3)), float(np.log(1e6))), 2.0
 # Those that are not at rest after so many sweeps go round in a circle: every few sweeps leaps are
@@ -74,7 +79,7 @@ class _Level:
             self.parent = np.searchsorted(above.cells, over * n_values + self.value)
 
     def settle(self, mean: Floats, leap: float) -> tuple[Floats, float]:
-        """Move the concentration towards that of largest likelihood, given the mean above.
+        """Move the concentration towards that of largest posterior, given the mean above.
 
         Return how many of each count were drawn from the node above, and how far ln a moved.
         """
@@ -104,7 +109,7 @@ class _Level:
         t = np.minimum(t, self.n)
         below = float((digamma(a + occupied) - digamma(np.array([a]))).sum())
         drawn = float(t.sum())
-        return t, float(np.log(drawn / below)) - log_a if drawn > 0 and below > 0 else 0.0
+        return t, float(np.log((drawn + 1.0) / (below + 2.0 / (a + HALF)))) - log_a
 
     @property
     def totals(self) -> Floats:
@@ -164,7 +169,7 @@ def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floa
 def concentrations(
     totals: Sequence[Floats], choices: float, alpha: float, *, tol: float, max_iter: int
 ) -> Found[tuple[list[_Level], Floats]]:
-    """Return the nodes of each depth, and P(x), with the concentrations of largest likelihood.
+    """Return the nodes of each depth, and P(x), with the concentrations of largest posterior.
 
     Nothing is known that every sweep raises: what is least at the end is how far the logarithm of a
     concentration moved in the last one, which `tol` bounds and the trace keeps, from infinity.
