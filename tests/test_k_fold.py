@@ -18,7 +18,7 @@ import fastbayes as fb
 from fastbayes.data.folds import WithoutFold
 from fastbayes.evaluation.validation import evaluate_probabilities
 from fastbayes.scan.counting import opened_to_learn
-from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
+from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 
 WEIGHTS = [None, (0.3, 1.0, 2.5)]
 MODELS = [
@@ -127,13 +127,19 @@ def test_cuts__of_one_scan_are_those_of_a_scan_without_each_fold(weight: str | N
     discretize = {"z": ("quantile", 7), "e": "width"}
     opened = opened_to_learn(table, "y", folds=3, sample_weight=weight)
     assert opened.folds is not None
-    learned = cuts_without_folds(opened.source, opened.learning(), discretize, opened.folds)
-    for fold, cuts in enumerate(learned):
-        rest = WithoutFold(opened.source, opened.folds, fold)
-        expected = numeric_cuts(rest, opened.learning(), discretize)
-        assert list(cuts) == list(expected)
-        for name, points in cuts.items():
-            assert np.array_equal(points, expected[name])
+    # A column of which one rule asks for the extremes alone is cut otherwise by another rule.
+    rules = [discretize, ("quantile", 3), {"z": [1.0], "x": "width"}]
+    given = opened.source, opened.learning(), rules
+    for folds in (opened.folds, None):
+        for rule, by_fold in zip(rules, cuts_by_rules(*given, folds), strict=True):
+            assert len(by_fold) == (1 if folds is None else 3)
+            for fold, cuts in enumerate(by_fold):
+                rest = opened.source if folds is None else WithoutFold(opened.source, folds, fold)
+                expected = numeric_cuts(rest, opened.learning(), rule)
+                assert list(cuts) == list(expected)
+                for name, points in cuts.items():
+                    assert np.array_equal(points, expected[name])
+    (learned,) = cuts_by_rules(opened.source, opened.learning(), [discretize], opened.folds)
     assert not np.array_equal(learned[0]["z"], learned[1]["z"]) or not np.array_equal(
         learned[0]["x"], learned[1]["x"]
     )

@@ -51,6 +51,84 @@ def test_compare__figures_are_those_of_each_model_alone(discretize: Any, weighte
     assert board["shared"].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
 
 
+@pytest.mark.parametrize("missing", ["marginalize", "category"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leave_one_out__is_that_of_each_model_alone(missing: str, weighted: bool) -> None:
+    table = rows()
+    if weighted:
+        weight = np.random.default_rng(1).choice([0, 0.3, 1, 2.5], len(table))
+        table = table.append_column("w", pa.array(weight))
+    how: dict[str, Any] = {"sample_weight": "w" if weighted else None, "missing": missing}
+    models = {name: OWN[name] for name in ("tan", "aode", "kdb")}
+    models = {
+        n: type(m)(**m.get_params(deep=False) | {"missing": missing}) for n, m in models.items()
+    }
+    models["joint"] = fb.JointBayes(discretize=("quantile", 5), missing=missing)
+    board = fb.compare(
+        table, "y", models={**models, "naive": "naive-bayes"}, validation="leave_one_out", **how
+    )
+    for name, model in models.items():
+        whole = type(model)(**model.get_params(deep=False))
+        whole.fit(table, "y", sample_weight=how["sample_weight"])
+        alone = fb.leave_one_out(
+            model, whole.statistics_, table, sample_weight=how["sample_weight"]
+        )
+        figures = board[name].figures
+        assert figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9)
+        np.testing.assert_array_equal(figures.confusion, alone.confusion)
+        assert "cut points" in board[name].scored
+
+
+@pytest.mark.parametrize("discretize", ["mdl", {"z0": [0.2], "z1": [-0.1], "z2": []}])
+@pytest.mark.parametrize("validation", ["k_fold", "leave_one_out"])
+def test_scans__are_those_of_a_rule_not_of_a_model(validation: str, discretize: Any) -> None:
+    table = rows(5_000)
+
+    def scans(models: Any) -> float:
+        read: list[int] = []
+        options: dict[str, Any] = {"discretize": discretize, "progress": read.append}
+        fb.compare(table, "y", models=models, validation=validation, **options)
+        return sum(read) / len(table)
+
+    tree, average = (make(discretize=("quantile", 5)) for make in (fb.TAN, fb.AODE))
+    plain = scans(["tan"])
+    one, both = scans(["tan", tree]), scans(["tan", tree, average])
+    assert both == pytest.approx(one)
+    # Besides cut points that the others do not need: the counts of all rows, and without each fold.
+    counts, cuts = (1 + 4, 2) if validation == "k_fold" else (1, 1)
+    assert one == pytest.approx(plain + counts + cuts * (discretize != "mdl"))
+    # Cut points that are given need no rows, and counts without a fold are subtracted.
+    given = fb.TAN(discretize={"z0": [0.5], "z1": [0.0], "z2": [0.0]})
+    assert scans(["tan", given]) == pytest.approx(plain + 1)
+
+
+def test_a_rule_that_cannot_be_used__does_not_end_the_others() -> None:
+    table = rows()
+    models = {"tan": "tan", "own": OWN["tan"], "of z9": fb.TAN(discretize={"z9": [0.0]})}
+    models["categorical"] = fb.TAN(discretize=("quantile", 5), categorical=["z0"])
+    board = fb.compare(table, "y", models=models)
+    assert {entry.name for entry in board.entries if entry.figures is not None} == {"tan", "own"}
+    assert "there is no column 'z9'" in board["of z9"].reason
+    assert "counted with column 'z0' as numeric" in board["categorical"].reason
+
+
+def test_memory__pairs_that_do_not_fit_are_counted_by_each_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    y = rng.choice(["p", "q"], 500)
+    numbers = {f"z{j}": rng.normal(size=500) for j in range(12)}
+    table = pa.table({**numbers, "y": y})
+    models = {"tree": fb.TAN(discretize=("quantile", 40)), "naive": "naive-bayes"}
+    narrow, wide = (
+        fb.compare(table, "y", models=models, memory_limit=m) for m in (2_000_000, None)
+    )
+    assert narrow["tree"].memory < wide["tree"].memory
+    for name in models:
+        loss = wide[name].figures.log_loss
+        assert narrow[name].figures.log_loss == pytest.approx(loss, rel=1e-9)
+
+
 def test_race__takes_place_in_own_cut_points(monkeypatch: pytest.MonkeyPatch) -> None:
     from fastbayes.evaluation.validate import race
 

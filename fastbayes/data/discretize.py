@@ -325,18 +325,25 @@ class CutLearner:
             label = codes.astype(np.uint16)[entries.label]
             sketch.take(entries._replace(label=label), int(arrays[f"{i}.shift"][0]))
 
-    def cuts(self, name: str, classes: NDArray[np.intp]) -> Cuts:
-        """Return the cut points of a column; `classes` are the class codes in sorted order."""
+    def cuts(self, name: str, classes: NDArray[np.intp], hows: Sequence[Method]) -> list[Cuts]:
+        """Return the cut points of a column by each of some methods.
+
+        `classes` are the class codes in sorted order. A sketch that was asked for by "width" knows
+        no more than the extremes.
+        """
         profile = self.sketches[name].profile(classes)
-        kind, bins = self.asked[name]
-        match kind:
-            case "mdl":
-                points = mdl_cuts(profile)
-            case "quantile":
-                points = quantile_cuts(profile, bins)
-            case _:
-                points = width_cuts(profile, bins)
-        return checked_cuts(name, points)
+        return [checked_cuts(name, cut_points(profile, how)) for how in hows]
+
+
+def cut_points(profile: Profile, how: Method) -> list[float]:
+    """Return the cut points of a column by a method."""
+    match how.kind:
+        case "mdl":
+            return mdl_cuts(profile)
+        case "quantile":
+            return quantile_cuts(profile, how.bins)
+        case _:
+            return width_cuts(profile, how.bins)
 
 
 def between(lower: float, upper: float) -> float:

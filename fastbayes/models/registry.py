@@ -120,7 +120,7 @@ TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
 SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
 
 # In addition to "mdl", which makes one bin of a column that tells of the class only together with
-# another. It scans by itself.
+# another. All that are cut so share their counts.
 QUANTILE = Candidate(
     "-quantile",
     {"discretize": ("quantile", 5)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -113,48 +113,90 @@ def numeric_cuts(
                 keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
             (learner,) = _scan(share, own, some, on_error, progress, keeping=keeping)
             classes = _classes(own)
-        found = share.in_order(partial(learner.cuts, classes=classes), some)
-        cuts |= dict(zip(some, found, strict=True))
+        rules = Rules([asked], some)
+        found = share.in_order(partial(rules.read, [learner], classes), [(0, n) for n in some])
+        for name, (points,) in zip(some, found, strict=True):
+            cuts[name] = points
         if checkpoint is not None:
             known |= {name: cuts[name].tolist() for name in some}
             checkpoint.save(CutsProgressed(known, [], 0, 0, {}, None))
     return {name: cuts[name] for name in asked}
 
 
-def cuts_without_folds(
+class Rules(NamedTuple):
+    """How columns are cut in several ways at once.
+
+    asked    by each rule, by column: a method, or cut points
+    learned  by column of which some rule learns cut points, what tells enough for all methods
+    """
+
+    asked: list[dict[str, Any]]
+    learned: dict[str, Method]
+
+    @classmethod
+    def of(cls, source: Source, encoder: Encoder, discretize: Iterable[Any]) -> Rules:
+        """Return rules, each given as the `discretize` of `numeric_cuts`."""
+        rules = cls([_asked(source, encoder, rule)[0] for rule in discretize], {})
+        for asked in rules.asked:
+            for name, how in asked.items():
+                known = rules.learned.get(name)
+                # Of equal widths only the extremes matter, and all sketches have them.
+                if isinstance(how, Method) and (known is None or known.kind == "width"):
+                    rules.learned[name] = how
+        return rules
+
+    def read(
+        self, learners: Sequence[CutLearner], classes: NDArray[np.intp], at: tuple[int, str]
+    ) -> list[Any]:
+        """Return the cut points of a column by each rule, None by one that does not have it.
+
+        `at` are the place of the learner that they are read off, and the name of the column.
+        """
+        place, name = at
+        hows = [asked.get(name) for asked in self.asked]
+        learned = [how for how in hows if isinstance(how, Method)]
+        found = iter(learners[place].cuts(name, classes, learned))
+        return [next(found) if isinstance(how, Method) else how for how in hows]
+
+
+def cuts_by_rules(
     source: Source,
     encoder: Encoder,
-    discretize: Any,
-    folds: Folds,
+    discretize: Sequence[Any],
+    folds: Folds | None = None,
     *,
     threads: int | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Return for each fold the cut points that the rows of all other folds give, from one scan.
+) -> list[list[dict[str, NDArray[np.float64]]]]:
+    """Return the cut points by several rules, without each fold perhaps, all from one scan.
 
     Parameters
     ----------
-    source, encoder, discretize, threads, memory_limit, progress
+    source, encoder, threads, memory_limit, progress
         As in `numeric_cuts`.
+    discretize
+        Rules, each as in `numeric_cuts`.
     folds
         Which fold a row belongs to; the source has been scanned by it, so that all are known.
 
     Returns
     -------
-    list of dict
-        By fold in its final order, and by column as `numeric_cuts` has them.
+    list of list of dict
+        By rule, and by fold in its final order those that the rows of all other folds give, or
+        else one of all rows; and by column as `numeric_cuts` has them.
     """
-    asked, learned = _asked(source, encoder, discretize)
-    order, _ = folds.names()
-    given = {name: how for name, how in asked.items() if name not in learned}
-    cuts: list[dict[str, Any]] = [dict(given) for _ in order]
+    rules = Rules.of(source, encoder, discretize)
+    n_folds = 1 if folds is None else len(folds.names()[0])
+    cuts: list[list[dict[str, Any]]] = [
+        [dict(asked) for _ in range(n_folds)] for asked in rules.asked
+    ]
     given_threads, threads = threads, resolved_threads(threads)
     # There are sketches of each fold, and of those before and behind it.
     for some, share in _groups(
-        *(source, encoder, learned, threads, memory_limit),
-        beside=folds.column,
-        copies=3 * len(order),
+        *(source, encoder, rules.learned, threads, memory_limit),
+        beside=None if folds is None else folds.column,
+        copies=1 if folds is None else 3 * n_folds,
     ):
         own = _encoder(encoder, some)
         if isinstance(share.source, Counter):
@@ -164,13 +206,14 @@ def cuts_without_folds(
         else:
             learners = _scan(share, own, some, "stop", progress, folds)
             classes = _classes(own)
-        rests = _without_each(learners, some)
-        jobs = [(fold, name) for fold in range(len(order)) for name in some]
-        points = [partial(rests[fold].cuts, name, classes) for fold, name in jobs]
-        found = share.in_order(lambda cut: cut(), points)
-        for (fold, name), at in zip(jobs, found, strict=True):
-            cuts[fold][name] = at
-    return [{name: of_fold[name] for name in asked} for of_fold in cuts]
+        rests = learners if folds is None else _without_each(learners, some)
+        jobs = [(fold, name) for fold in range(n_folds) for name in some]
+        found = share.in_order(partial(rules.read, rests, classes), jobs)
+        for (fold, name), by_rule in zip(jobs, found, strict=True):
+            for of_rule, at in zip(cuts, by_rule, strict=True):
+                if at is not None:
+                    of_rule[fold][name] = at
+    return cuts
 
 
 def learned_columns(source: Source, encoder: Encoder, discretize: Any) -> list[str]:

@@ -22,6 +22,7 @@ from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, w
 from fastbayes.evaluation.validate.race import unused
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import scores
+from fastbayes.evaluation.validate.tallies import NUMBERS
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
 from fastbayes.scan.request import stage
@@ -174,7 +175,7 @@ def held_out_members(
         logger.info("no member of the blend: %s: %s", name, reason)
     by_fold = zip(*(samples[runner.name] for runner in standing), strict=True)
     folds = [held for same in by_fold if (held := _together(same)) is not None]
-    counted = contest.seen[False]
+    counted = contest.seen[NUMBERS]
     parts = {name: counted.parts[name] for name in COUNTED}
     return HeldOutMembers(
         [runner.name for runner in standing],

@@ -58,18 +58,19 @@ from fastbayes.evaluation.validate.scoring import (
     learns_by_subtraction,
     scores,
 )
+from fastbayes.evaluation.validate.tallies import NUMBERS, OtherBins, Tally, View, Way
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
-from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, Effort, by_name, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, default_folds, opened_to_learn, with_folds
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.discretization import numeric_cuts
-from fastbayes.scan.dual_encoding import OF_NUMBERS, Views, dual_encoding
+from fastbayes.scan.discretization import cuts_by_rules, learned_columns
+from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.fold_statistics import training
 from fastbayes.scan.request import Counter, stage
@@ -137,8 +138,7 @@ class Runner:
 
     name        what the leaderboard calls it
     make        gives the model, unfitted
-    bins        whether it sees the bins of numeric columns that all models share
-    own         whether it cuts numeric columns otherwise, and counts them itself
+    way         how it sees numeric columns
     given       the name or the model that it was asked for by
     effort      what it takes, where it is left out if that is long
     bare        whether it sees no columns at all
@@ -149,9 +149,8 @@ class Runner:
 
     name: str
     make: Callable[[], Any]
-    bins: bool
+    way: Way = NUMBERS
     given: Any = None
-    own: bool = False
     effort: Effort | None = None
     bare: bool = False
     of_arrays: bool = False
@@ -208,33 +207,16 @@ def _check_leaves_out(runner: Runner) -> None:
         raise SchemaError(
             "leave_one_out takes counts apart, and an estimator of arrays has none: use k_fold"
         )
-    if runner.own:
-        raise SchemaError(
-            "leave_one_out takes apart what all models count, and this one cuts columns otherwise: "
-            "use k_fold, or give its `discretize` to compare"
-        )
     kind_of(runner.make())
 
 
-def cuts_itself(model: Classifier, discretize: Any) -> bool:
-    """Return whether a model asks for cut points other than those that all models share."""
-    asked = model.get_params(deep=False).get("discretize", discretize)
-    return model._discretizes and repr(asked) not in (repr("mdl"), repr(discretize))
+def _name_of(rule: Any) -> Way:
+    """Return what a rule by which columns are cut is called: equal rules alike."""
+    return repr(jsonable(rule))
 
 
-class InOwnBins(LooScorer):
-    """A scorer whose model has cut points of its own, for rows with numeric columns as numbers."""
-
-    def __init__(self, scorer: LooScorer, rows: MemberRows) -> None:
-        self._scorer, self._rows = scorer, rows
-
-    def posterior(self, batch: Batch, out: Floats) -> int:
-        """Write P(c | x) into `out`; return how many rows took the prior."""
-        return self._scorer.posterior(self._rows.batch(batch), out)
-
-    def log_joint(self, batch: Batch, out: Floats) -> float:
-        """Write ln P(c, x) into `out`."""
-        return self._scorer.log_joint(self._rows.batch(batch), out)
+def _names(runners: Sequence[Runner]) -> str:
+    return ", ".join(runner.name for runner in runners)
 
 
 def without_columns(batch: Batch) -> Batch:
@@ -261,7 +243,7 @@ class ComparisonRunner:
         race: bool = True,
         named: bool = True,
     ) -> None:
-        self.opened, self.discretize = opened, discretize
+        self.opened = opened
         self.loss, self.racing = loss, race
         self.race: Race | None = None
         self.rows: RowEncoding
@@ -275,7 +257,15 @@ class ComparisonRunner:
         self.seconds: dict[str, float] = {}
         kinds = {book is None for _, book in opened.learning().features}
         self.numeric, self.categorical = True in kinds, False in kinds
-        self.pairs, self.of_numbers, self.n_read = False, list[str](), 0
+        self.n_read = 0
+        # The rule of each way in which numeric columns are cut; that of all models first.
+        self.shared = _name_of(discretize)
+        self.rules = {self.shared: discretize}
+        self.tallies: list[Tally] = []
+        # What is known of each way: cut points and counts of all rows, and how rows are seen.
+        self.cuts: dict[Way, Any] = {}
+        self.seen: dict[Way, Statistics] = {}
+        self.takes: dict[Way, list[View]] = {}
 
     def suits(self, candidate: Candidate) -> bool:
         """Return whether the columns allow a candidate."""
@@ -289,6 +279,20 @@ class ComparisonRunner:
         name = next(feature.name for feature, book in features if book is not None)
         return f"column {name!r} is categorical, and this model takes numbers alone: exclude such"
 
+    def way_of(self, model: Any, *, bins: bool) -> Way:
+        """Return how a model sees numeric columns, which is in bins or not.
+
+        It is in those of all models where it has no cut points of its own, or asks for "mdl".
+        """
+        if not bins:
+            return NUMBERS
+        if not self.numeric:
+            return self.shared
+        rule = model.get_params(deep=False).get("discretize", "mdl")
+        way = self.shared if _name_of(rule) == _name_of("mdl") else _name_of(rule)
+        self.rules.setdefault(way, rule)
+        return way
+
     # -- counting and fitting ------------------------------------------------------------------
 
     def enter(self, wanted: Sequence[Runner]) -> None:
@@ -301,40 +305,93 @@ class ComparisonRunner:
         if opened.folds is None:
             for runner in self.runners:
                 runner.attempt(_check_leaves_out)
-        self.cuts: dict[str, Any] | None = None
         start = time.perf_counter()
-        if any(runner.bins for runner in self.runners):
-            try:
-                stage(self.progress, "cut points")
-                self.cuts = numeric_cuts(
-                    *(opened.source, opened.learning(), self.discretize),
-                    progress=self.progress,
-                    **self.options,
-                )
-            except MemoryLimitError as error:
-                logger.info("%s; going on without bins", error)
-                for runner in self.runners:
-                    runner.reason = runner.reason or str(error) * runner.bins
-            if self.numeric:
-                self.seconds["cut points"] = time.perf_counter() - start
-        self.pairs, self.of_numbers = self._shared()
+        self._cut()
+        if self.numeric and self.cuts:
+            self.seconds["cut points"] = time.perf_counter() - start
         start = time.perf_counter()
         stage(self.progress, "counting")
-        self.stats = self._counted()
+        first = self._tally(self.shared, both=True)
+        self._count(first)
+        assert first.stats is not None
+        self.stats = first.stats
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
         remark(self.stats)
         self.views = Views(self.stats.schema)
+        for way in first.ways:
+            self.takes[way] = [self.views.batches(bins=way != NUMBERS)]
         sizes = [feature.size for feature in self.views.bins.features]
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
-        self.seen = {b: self.views.counted(self.stats, bins=b) for b in (False, True)}
+        start = time.perf_counter()
+        for way in dict.fromkeys(runner.way for runner in self._ours()):
+            if way not in first.ways:
+                self._count_way(way)
+        self.seconds["counting"] += time.perf_counter() - start
 
-    def _shared(self) -> tuple[bool, list[str]]:
-        """Return whether pairs are counted for the models that stand, and what of numbers is."""
-        ours = [runner.make() for runner in self._ours() if not runner.own]
+    def _cut(self) -> None:
+        """Learn the cut points of all ways from one scan."""
+        opened, learning = self.opened, self.opened.learning()
+
+        def check(runner: Runner) -> None:
+            learned_columns(opened.source, learning, self.rules[runner.way])
+
+        for runner in self._ours():
+            if runner.way not in (NUMBERS, self.shared):
+                runner.attempt(check)
+        ways = dict.fromkeys(runner.way for runner in self._ours() if runner.way != NUMBERS)
+        by_rows = [way for way in ways if learned_cuts(learning, self.rules[way])]
+        if ways:
+            stage(self.progress, "cut points")
+        for some in ([way for way in ways if way not in by_rows], by_rows):
+            rules = [self.rules[way] for way in some]
+            try:
+                found = cuts_by_rules(
+                    opened.source, learning, rules, progress=self.progress, **self.options
+                )
+            except MemoryLimitError as error:
+                logger.info("%s; going on without bins", error)
+                for runner in self.runners:
+                    runner.reason = runner.reason or str(error) * (runner.way in some)
+            else:
+                self.cuts |= {way: cuts for way, (cuts,) in zip(some, found, strict=True)}
+
+    def _tally(self, way: Way, *, both: bool = False) -> Tally:
+        """Begin what is counted for models that see numeric columns in a way."""
+        learned = way in self.cuts and learned_cuts(self.opened.learning(), self.rules[way])
+        self.tallies.append(Tally(way, both, learned, besides=self.held()))
+        self._ask(self.tallies[-1])
+        return self.tallies[-1]
+
+    def _ask(self, tally: Tally) -> None:
+        """Have a tally count what several of its models need."""
+        ours = [runner.make() for runner in self._of(tally)]
         needed = {name for model in ours for name in model._statistics}
-        pairs = any(isinstance(model, OneDependence) for model in ours)
-        return pairs, [name for name in OF_NUMBERS if name in needed]
+        tally.pairs = any(isinstance(model, OneDependence) for model in ours)
+        tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
+
+    def _of(self, tally: Tally) -> list[Runner]:
+        """Return the models that stand and see numeric columns as a tally counts them."""
+        return [runner for runner in self._ours() if runner.way in tally.ways]
+
+    def _count_way(self, way: Way) -> None:
+        """Count all rows for models that cut numeric columns otherwise than the others."""
+        tally = self._tally(way)
+        runners = self._of(tally)
+        stage(self.progress, f"counting for {_names(runners)}")
+        try:
+            self._count(tally)
+            assert tally.stats is not None
+            self.takes[way] = [self._view(tally.stats)]
+        except (FastBayesError, ValueError) as error:
+            self.tallies.remove(tally)
+            for runner in runners:
+                runner.reason = str(error)
+
+    def _view(self, stats: Statistics) -> OtherBins:
+        """Return what makes of rows as they are encoded those in the bins of some counts."""
+        rows = MemberRows(self.views.numbers, stats.schema)
+        return OtherBins(self.views.batches(bins=False), rows)
 
     def _check_cost(self, n_rows: float, sizes: Sequence[int], n_classes: int) -> None:
         """Leave out models that were not asked for by name and would take long."""
@@ -350,18 +407,27 @@ class ComparisonRunner:
                     f"s of so many rows: {self.ask}"
                 )
 
-    def _counted(self) -> Statistics:
+    def _count(self, tally: Tally) -> None:
+        """Count all rows."""
+        rows = self.opened.source, self.opened.learning
         try:
-            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+            tally.stats = self._scan(tally, *rows, self.cuts, whole=True)
         except MemoryLimitError as error:
-            if not (self.pairs or self.of_numbers):
+            if not (tally.pairs or tally.of_numbers):
                 raise
-            self.pairs, self.of_numbers = False, []
+            tally.pairs, tally.of_numbers = False, []
             logger.info("%s; models that need them count by themselves", error)
-            return self._scan(self.opened.source, self.opened.learning, self.cuts, whole=True)
+            tally.stats = self._scan(tally, *rows, self.cuts, whole=True)
+        self.seen |= tally.seen(tally.stats)
 
     def _scan(
-        self, source: Any, learning: Callable[..., Encoder], cuts: Any, *, whole: bool
+        self,
+        tally: Tally,
+        source: Any,
+        learning: Callable[..., Encoder],
+        cuts: Mapping[Way, Any],
+        *,
+        whole: bool,
     ) -> Statistics:
         read: list[int] = []
 
@@ -372,10 +438,11 @@ class ComparisonRunner:
 
         found = engine.scan(
             source,
-            dual_encoding(learning, cuts),
-            ["values", "moments"] + ["pairs"] * self.pairs + self.of_numbers,
+            tally.encoder(learning, cuts),
+            tally.counted,
             progress=progress,
             folds=self.opened.folds if whole else None,
+            besides=tally.besides,
             **self.options,
         )
         if whole:
@@ -385,7 +452,7 @@ class ComparisonRunner:
     def _fit(self, runner: Runner) -> None:
         start, rows = time.perf_counter(), (self.opened.source, self.opened.learning)
         stage(self.progress, f"fitting {runner.name}")
-        counted = self.seen[runner.bins] if runner.counted is None else runner.counted
+        counted = self.seen[runner.way] if runner.counted is None else runner.counted
         seen = self._seen_by(runner, counted)
         runner.model = self._trained(runner, seen, *rows, self.cuts)
         runner.fit_seconds = time.perf_counter() - start
@@ -406,12 +473,12 @@ class ComparisonRunner:
         have: Statistics,
         source: Any,
         learning: Callable[..., Encoder],
-        cuts: Any,
+        cuts: Mapping[Way, Any],
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
-        if runner.bins and "discretize" in model.get_params(deep=False):
-            model.set_params(discretize=self.discretize)
+        if runner.way != NUMBERS and "discretize" in model.get_params(deep=False):
+            model.set_params(discretize=self.rules[runner.way])
         model._check_parameters()
         model._check_suits(have)
         known: dict[str, Any] = {
@@ -419,12 +486,8 @@ class ComparisonRunner:
             "n_rows": round(self.n_read * have.n_rows / self.stats.n_rows),
             "last": source is not self.opened.source,
         }
-        if runner.own:
-            scans = replace(model._scans(source, learning, progress=self.progress), **known)
-        else:
-            cuts = cuts if runner.bins else None
-            given: Any = (source, learning, cuts, [], True, self.progress)
-            scans = CountedScans(*given, **known, have=have)
+        given: Any = (source, learning, cuts.get(runner.way), [], True, self.progress)
+        scans = CountedScans(*given, **known, have=have)
         stats = model._scanned(scans)
         model._learned(stats)
         names, n_features = model._features_of(stats)
@@ -434,20 +497,18 @@ class ComparisonRunner:
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
         """Return a model fitted without a fold, of which nothing is said but how it scores."""
         with unsaid():
-            seen = self._seen_by(runner, rest)
-            model = self._trained(runner, seen, *rows)
-        scorer = Fitted(model)
-        return InOwnBins(scorer, MemberRows(seen.schema, model.schema_)) if runner.own else scorer
+            return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
 
     def _alone(self) -> list[Runner]:
         """Return the models that take a scan of their own."""
-        have = self.stats.parts.keys()
-        return [r for r in self._ours() if r.own or not have >= set(r.make()._statistics)]
+        have = {way: stats.parts.keys() for way, stats in self.seen.items()}
+        return [r for r in self._ours() if not have[r.way] >= set(r.make()._statistics)]
 
-    def _fitted(self, scorers: Callable[[Runner], list[Any]]) -> None:
-        """Fit every model and race it: those that take a scan of their own meet all others."""
-        alone = self._alone()
-        for runners in ([r for r in self._ours() if r not in alone], *([r] for r in alone)):
+    def _fitted(self, some: Sequence[Runner], scorers: Callable[[Runner], list[Any]]) -> None:
+        """Fit models and race them: those that take a scan of their own meet all others."""
+        alone = [runner for runner in self._alone() if runner in some]
+        together = [runner for runner in some if runner not in alone]
+        for runners in (together, *([runner] for runner in alone)):
             for runner in runners:
                 if runner in alone:
                     runner.attempt(self._count_folds)
@@ -459,7 +520,7 @@ class ComparisonRunner:
     def _count_folds(self, runner: Runner) -> None:
         """Count what a model alone needs by folds, in one scan, where it learns from counts."""
         model, folds, learning = runner.make(), self.opened.folds, self.opened.learning
-        if folds is None or runner.own or runner.counted is not None:
+        if folds is None or runner.counted is not None:
             return
         if not learns_by_subtraction(model, learning()):
             return
@@ -467,7 +528,7 @@ class ComparisonRunner:
         try:
             runner.counted = engine.scan(
                 self.opened.source,
-                learning(cuts=self.cuts if runner.bins else None),
+                learning(cuts=self.cuts.get(runner.way)),
                 model._statistics,
                 folds=folds,
                 progress=self.progress,
@@ -482,7 +543,7 @@ class ComparisonRunner:
         runners = [runner for runner in self._standing() if runner.of_arrays]
         if not runners:
             return
-        source, schema = self.opened.source, self.seen[False].schema
+        source, schema = self.opened.source, self.views.numbers
         columns, held = FeatureMatrix(schema), list[HeldRows]()
         stage(self.progress, "reading rows for estimators of arrays")
 
@@ -528,7 +589,7 @@ class ComparisonRunner:
             return validation(score.figures(), method="leave-one-out", fixed=fixed)
 
         self.rows, self.figures = encoding_of(self.opened, [self.stats.schema]), figures
-        self._fitted(lambda r: [loo_scorer(r.model)])
+        self._fitted(self._ours(), lambda r: [loo_scorer(r.model)])
         return self._entries()
 
     def by_folds(self) -> list[Entry]:
@@ -548,40 +609,63 @@ class ComparisonRunner:
         `trial` is called with the schema of the models without the first fold, once there are none
         but these: a model that is given a `reason` then is fitted no further.
         """
-        if self.cuts is not None and learned_cuts(self.opened.learning(), self.discretize):
-            schemas = self._learned_by_folds(trial)
-            for runner in self._ours():
-                runner.attempt(self._fit)
-            self.rows = encoding_of(self.opened, schemas)
-            self._raced(self._ours())
-        else:
-            self.rows = encoding_of(self.opened, [self.stats.schema])
-            ways = {runner.bins for runner in self._ours()}
-            shared = {bins: training(self.seen[bins]) for bins in ways}
-            scans = FoldScans(self.opened, self.stats)
+        scans, start = FoldScans(self.opened, self.stats), time.perf_counter()
+        learned = [tally for tally in self.tallies if tally.learned]
+        cuts, schemas = self._cuts_by_folds(scans, learned), list[Schema]()
+        for way in (tally.way for tally in learned if not tally.both):
+            self.takes[way] = []
+        apart = {
+            way: training(self.seen[way])
+            for way in {runner.way for runner in self._ours()}
+            if not any(way in tally.ways for tally in learned)
+        }
 
-            def without(runner: Runner, most: int | None = None) -> list[Any]:
-                own = runner.counted
-                rests = shared[runner.bins] if own is None else training(own)
-                done = runner.scorers
-                return [*done] + [
-                    self._without(runner, rests[fold], *scans.of(fold), self.cuts)
-                    for fold in range(len(done), len(rests) if most is None else most)
-                ]
+        def without(runner: Runner, most: int | None = None) -> list[Any]:
+            """Return the models without the first folds, learned from all but their counts."""
+            own, done = runner.counted, runner.scorers
+            rests = apart[runner.way] if own is None else training(own)
+            return [*done] + [
+                self._without(runner, rests[fold], *scans.of(fold), self.cuts)
+                for fold in range(len(done), len(rests) if most is None else most)
+            ]
 
-            if trial is not None:
-                for runner in self._alone():
+        def subtracted() -> list[Runner]:
+            return [runner for runner in self._ours() if runner.way in apart]
+
+        if trial is not None:
+            for runner in self._alone():
+                if runner.way in apart:
                     runner.attempt(self._count_folds)
-                for runner in self._ours():
-                    runner.attempt(partial(without, most=1))
-                trial(self.stats.schema)
-            self._fitted(without)
+            for runner in subtracted():
+                runner.attempt(partial(without, most=1))
+        for fold in range(len(scans.names)) if learned else []:
+            schemas.append(self._learn_without(fold, learned, scans, cuts[fold]))
+            if trial is not None and not fold:
+                trial(schemas[0])
+                for tally in learned:
+                    if tally.pairs or tally.of_numbers:  # were they too much, they still are
+                        self._ask(tally)
+        if learned:
+            self.seconds["counting folds"] = time.perf_counter() - start
+        elif trial is not None:
+            trial(self.stats.schema)
+        by_rows = [runner for runner in self._ours() if runner.way not in apart]
+        for runner in by_rows:
+            runner.attempt(self._fit)
+        same = not self.tallies[0].learned
+        self.rows = encoding_of(self.opened, [self.stats.schema] if same else schemas)
+        self._raced(by_rows)
+        self._fitted(subtracted(), without)
         self._fit_estimators()
 
     def contestant(self, runner: Runner, summary: Callable[[], Any] | None = None) -> Contestant:
         """Return a model as it is scored; `summary` gives what sums its posteriors up."""
-        view = without_columns if runner.bare else self.views.batches(bins=runner.bins)
-        return Contestant(self.classes, runner.scorers, view, summary=summary)
+        n, views = len(runner.scorers), self.takes[runner.way]
+        if runner.bare:
+            views = [without_columns]
+        # The same of all folds, or one for each.
+        views = views * n if len(views) < n else views
+        return Contestant(self.classes, runner.scorers, views, summary=summary)
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
@@ -608,42 +692,51 @@ class ComparisonRunner:
             runner.fail(self.race.errors.get(runner.name))
         self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
-    def _learned_by_folds(self, trial: Callable[[Schema], None] | None = None) -> list[Schema]:
-        """Fit every model without each fold, bins included; return the schemas of the folds.
-
-        `trial` is that of `fit_by_folds`.
-        """
-        start = time.perf_counter()
-        scans = FoldScans(self.opened, self.stats)
+    def _cuts_by_folds(
+        self, scans: FoldScans, tallies: Sequence[Tally]
+    ) -> list[dict[Way, dict[str, Any]]]:
+        """Return for each fold the cut points of tallies that learn them without it, by way."""
+        if not tallies:
+            return []
         stage(self.progress, "cut points of folds")
-        cuts = cuts_by_folds(
-            scans,
-            lambda encoder: (encoder, self.discretize),
-            progress=self.progress,
-            **self.options,
+        rules = [self.rules[tally.way] for tally in tallies]
+        found = cuts_by_folds(
+            scans, lambda encoder: (encoder, rules), progress=self.progress, **self.options
         )
-        schemas = []
-        for fold in range(len(scans.names)):
-            given = *scans.of(fold), cuts[fold]
-            without = f"counting without fold {fold + 1} of {len(scans.names)}"
-            stage(self.progress, without, self._rows_without(fold))
-            rest = self._scan(*given, whole=False)
-            views = Views(rest.schema)
-            seen = {bins: views.counted(rest, bins=bins) for bins in (False, True)}
-            for runner in self._ours():
-                runner.attempt(
-                    lambda r, seen=seen, given=given: [  # type: ignore[misc]
-                        *r.scorers,
-                        self._without(r, seen[r.bins], *given),
-                    ]
-                )
-            schemas.append(rest.schema)
-            if trial is not None and not fold:
-                trial(rest.schema)
-                if self.pairs or self.of_numbers:  # were they too much, they still are
-                    self.pairs, self.of_numbers = self._shared()
-        self.seconds["counting folds"] = time.perf_counter() - start
-        return schemas
+        ways = [tally.way for tally in tallies]
+        return [dict(zip(ways, cuts, strict=True)) for cuts in zip(*found, strict=True)]
+
+    def _learn_without(
+        self,
+        fold: int,
+        tallies: Sequence[Tally],
+        scans: FoldScans,
+        cuts: Mapping[Way, dict[str, Any]],
+    ) -> Schema:
+        """Count all rows but those of a fold, and fit the models that see them so.
+
+        Return the schema by which the rows of the fold are encoded.
+        """
+        given, schema = (*scans.of(fold), cuts), self.stats.schema
+        without = f"counting without fold {fold + 1} of {len(scans.names)}"
+        for tally in tallies:
+            if not (runners := self._of(tally)):
+                continue
+            name = without if tally.both else f"{without} for {_names(runners)}"
+            stage(self.progress, name, self._rows_without(fold))
+            rest = self._scan(tally, *given, whole=False)
+            if tally.both:
+                schema = rest.schema
+            else:
+                self.takes[tally.way].append(self._view(rest))
+            seen = tally.seen(rest)
+
+            def learn(runner: Runner, seen: Any = seen) -> list[Any]:
+                return [*runner.scorers, self._without(runner, seen[runner.way], *given)]
+
+            for runner in runners:
+                runner.attempt(learn)
+        return schema
 
     def _rows_without(self, fold: int) -> int | None:
         """Return how many rows are read without a fold, where the counts tell."""
@@ -769,7 +862,8 @@ class ComparisonRunner:
     def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
         models = [runner.model for runner in self._ours() if runner.model is not None]
-        bundles = [self.stats, *(model.statistics_ for model in models)]
+        counted = [tally.stats for tally in self.tallies if tally.stats is not None]
+        bundles = [*counted, *(model.statistics_ for model in models)]
         parts = {id(part): part for stats in bundles for part in stats.parts.values()}
         race = 0 if self.race is None else self.race.nbytes
         return race + 2 * sum(part.nbytes for part in parts.values())
@@ -933,10 +1027,10 @@ def compare(
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
     all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
     the joint models, for cells, of all folds at once where columns are categories; KDB takes one
-    for its families, and one without each fold. A model whose `discretize` is neither "mdl" nor
-    that of `compare` has cut points of its own: where columns are numeric it takes two scans, and
-    two without each fold, and there is no leave-one-out. That knows neither A2DE, nor logistic
-    regression, nor weighted naive Bayes.
+    for its families, and one without each fold. Models whose `discretize` is neither "mdl" nor
+    that of `compare` have other bins: their cut points come from the same scans, and all models of
+    one `discretize` share one more scan for counts, and one without each fold. Leave-one-out knows
+    neither A2DE, nor logistic regression, nor weighted naive Bayes.
 
     The figures are those of the models as they are, and the winner is chosen by them. Its
     temperature comes from posteriors of each fold by the model that wins by the other folds, since
@@ -1074,21 +1168,22 @@ def wanted(
         models.append(PRIOR)
     found: dict[str, Runner] = {}
     for name, model in named_models(models):
-        given = Runner("", partial(_itself, model), False, model)
+        given = Runner("", partial(_itself, model), given=model)
         if isinstance(model, str):
             if model not in names:
                 raise ValueError(f"models: {model!r}: {use_one_of(model, names)}")
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
             given.make = partial(entry.load(), **candidate.parameters, missing=missing)
-            bins = given.make()._discretizes if candidate.bins is None else candidate.bins
-            given.own = contest.numeric and cuts_itself(given.make(), contest.discretize)
-            given.bins, given.bare, name = bins and not given.own, model == PRIOR, name or model
+            made = given.make()
+            bins = made._discretizes if candidate.bins is None else candidate.bins
+            given.way = contest.way_of(made, bins=bins)
+            given.bare, name = model == PRIOR, name or model
             given.effort = candidate.effort if unasked else None
             if not contest.suits(candidate) and contest.numeric:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            given.own = contest.numeric and cuts_itself(model, contest.discretize)
-            given.bins, name = model._discretizes and not given.own, name or repr(model)
+            given.way = contest.way_of(model, bins=model._discretizes)
+            name = name or repr(model)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif is_estimator(model) and not tables:
             given.of_arrays, name = True, name or type(model).__name__

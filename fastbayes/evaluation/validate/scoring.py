@@ -43,7 +43,7 @@ from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
 from fastbayes.scan.counting import Opened
-from fastbayes.scan.discretization import cuts_without_folds, numeric_cuts
+from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 from fastbayes.scan.fold_statistics import refuse, training
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, ViewElsewhere
 from fastbayes.statistics.bundle import Statistics
@@ -84,16 +84,21 @@ class Contestant:
 
     classes  (n_classes,) labels
     scorers  one for each fold
-    view     which columns of a batch the model takes; None: all
+    views    for each fold what makes of a batch what the model takes, None: all; or none at all
     error    why it could not score some row; then its score is worth nothing
     summary  gives what sums the scores of a fold up, with `update` and `merge`; None: `Evaluator`
     """
 
     classes: NDArray[Any]
     scorers: Sequence[LooScorer]
-    view: Callable[[Batch], Batch] | None = None
+    views: Sequence[Callable[[Batch], Batch] | None] = ()
     error: FastBayesError | None = None
     summary: Callable[[], Any] | None = None
+
+    def seen(self, batch: Batch, fold: int) -> Batch:
+        """Return what the model without a fold takes of rows."""
+        view = self.views[fold] if self.views else None
+        return batch if view is None else view(batch)
 
     @contextmanager
     def trying(self, strict: bool) -> Iterator[None]:
@@ -504,7 +509,7 @@ def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_class
     for fold, batch, rows in block.parts:
         scorer = contestant.scorers[fold]
         start = time.thread_time()
-        seen = batch if contestant.view is None else contestant.view(batch)
+        seen = contestant.seen(batch, fold)
         posterior = np.empty((batch.n_rows, n_classes))
         mine.lost += scorer.posterior(seen, posterior)
         if len(aside := np.sort(scorer.ill_conditioned(seen))):
@@ -583,20 +588,21 @@ class FoldScans:
 
 def cuts_by_folds(
     scans: FoldScans, cutting: Callable[[Encoder], tuple[Encoder, Any]], **options: Any
-) -> list[dict[str, Any]]:
-    """Return the cut points that the rows of all other folds give, for each fold.
+) -> list[list[dict[str, Any]]]:
+    """Return the cut points that the rows of all other folds give, by rule and for each fold.
 
     They come from one scan; where what is held of all folds at once exceeds the memory limit, from
     one for each fold, to the same points. `cutting` returns what encodes the columns to be cut, and
-    how they are; `options` are those of `numeric_cuts`.
+    the rules by which they are; `options` are those of `cuts_by_rules`.
     """
-    encoder, discretize = cutting(scans.opened.learning())
     try:
-        return cuts_without_folds(scans.opened.source, encoder, discretize, scans.folds, **options)
+        given = cutting(scans.opened.learning())
+        return cuts_by_rules(scans.opened.source, *given, scans.folds, **options)
     except MemoryLimitError as error:
         logger.info("%s; those of each fold are learned in a scan of their own", error)
     rests = (scans.of(fold) for fold in range(len(scans.names)))
-    return [numeric_cuts(rows, *cutting(learning()), **options) for rows, learning in rests]
+    found = [cuts_by_rules(rows, *cutting(learning()), **options) for rows, learning in rests]
+    return [[cuts for (cuts,) in of_rule] for of_rule in zip(*found, strict=True)]
 
 
 def encoding_of(opened: Opened, schemas: Sequence[Schema]) -> RowEncoding:
@@ -647,7 +653,12 @@ def fitted_without_folds(
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:
-        cuts = cuts_by_folds(scans, model._to_cut, **options)
+
+        def cutting(encoder: Encoder) -> tuple[Encoder, list[Any]]:
+            cut, rule = model._to_cut(encoder)
+            return cut, [rule]
+
+        (cuts,) = cuts_by_folds(scans, cutting, **options)
     models = []
     for fold, points in enumerate(cuts):
         model = make()

@@ -645,7 +645,8 @@ class Classifier(TableRows):
                 "by `columns` or `exclude`; count again with these, or change them"
             )
         forced = {*chosen(schema.names, self.categorical)}
-        for name in (f.name for f in schema.numeric if f.name in forced):
+        numbers = (f for f in schema.features if f.kind == "numeric" or f.cuts is not None)
+        for name in (f.name for f in numbers if f.name in forced):
             raise SchemaError(
                 f"the statistics were counted with column {name!r} as numeric, the model has it "
                 "in `categorical`; count again with it"

@@ -1,0 +1,79 @@
+"""What one scan counts for models that see numeric columns in the same ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastbayes.core.batch import Batch
+from fastbayes.data.encode import Encoder
+from fastbayes.evaluation.validate.member_rows import MemberRows
+from fastbayes.scan.dual_encoding import Views, dual_encoding
+from fastbayes.statistics.bundle import Statistics
+
+# How a model sees numeric columns: as numbers, or in bins by a rule that has this name.
+Way = str
+NUMBERS: Way = ""
+# Makes of rows as they are encoded what a model sees of them; None: all.
+View = Callable[[Batch], Batch] | None
+
+
+@dataclass(frozen=True)
+class OtherBins:
+    """Makes bins of rows that were encoded in others.
+
+    numbers  gives the rows with numeric columns as numbers
+    rows     cuts these
+    """
+
+    numbers: View
+    rows: MemberRows
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return rows in bins."""
+        return self.rows.batch(batch if self.numbers is None else self.numbers(batch))
+
+
+@dataclass
+class Tally:
+    """What one scan counts, of all rows or without a fold: numeric columns in bins by a rule.
+
+    way         in which the columns are cut
+    both        whether they are counted as numbers, too: then rows are encoded by its schema
+    learned     whether cut points depend on the rows
+    pairs       whether pairs of columns are counted
+    of_numbers  statistics of numbers besides moments
+    besides     bytes that were held already when all rows were counted
+    stats       counts of all rows, by folds
+    """
+
+    way: Way
+    both: bool
+    learned: bool
+    pairs: bool = False
+    of_numbers: Sequence[str] = ()
+    besides: int = 0
+    stats: Statistics | None = None
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """How its models see numeric columns."""
+        return (NUMBERS, self.way) if self.both else (self.way,)
+
+    @property
+    def counted(self) -> list[str]:
+        """The statistics."""
+        return ["values", "moments", *["pairs"] * self.pairs, *self.of_numbers]
+
+    def encoder(self, learning: Callable[..., Encoder], cuts: Any) -> Encoder:
+        """Return an encoder of rows that are to be counted, with cut points by way."""
+        points = cuts.get(self.way)
+        return dual_encoding(learning, points) if self.both else learning(cuts=points)
+
+    def seen(self, stats: Statistics) -> dict[Way, Statistics]:
+        """Return counts as models see them."""
+        if not self.both:
+            return {self.way: stats}
+        views = Views(stats.schema)
+        return {way: views.counted(stats, bins=way != NUMBERS) for way in self.ways}
