@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
@@ -17,13 +18,14 @@ class Effort(NamedTuple):
         Of processor time, for every set of columns that are looked at together, of each row and of
         each of their joint values.
     together
-        How many columns are looked at together.
+        How many columns are looked at together. None: all of them, and what takes time are their
+        joint values that occur, each row's at most.
     by_class
         Whether that is once for every class.
     """
 
     nanoseconds: float
-    together: int = 1
+    together: int | None = 1
     by_class: bool = False
 
     def seconds(self, n_rows: float, sizes: Iterable[int], n_classes: int) -> float:
@@ -31,13 +33,15 @@ class Effort(NamedTuple):
 
         A number that is no bin counts as one value.
         """
+        each = self.nanoseconds * 1e-9 * (n_classes if self.by_class else 1)
+        if self.together is None:
+            return each * min(n_rows, math.prod(float(max(size, 1)) for size in sizes))
         # Sets of so many columns, and the sum over them of their joint values, by their number.
         sets, cells = ([1.0] + [0.0] * self.together for _ in range(2))
         for size in sizes:
             for k in range(self.together, 0, -1):
                 sets[k] += sets[k - 1]
                 cells[k] += cells[k - 1] * max(size, 1)
-        each = self.nanoseconds * 1e-9 * (n_classes if self.by_class else 1)
         return each * (n_rows * sets[-1] + cells[-1])
 
 
@@ -112,12 +116,14 @@ class ModelEntry:
         return made
 
 
-COMPARED = (Candidate(),)
 # What counts pairs of columns, or triples of them, searches, or goes over the rows again and again:
 # measured on 2,000 to 50,000 rows of 20 to 250 columns.
 PAIRS = (Candidate(effort=Effort(0.5, together=2)),)
 TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
 SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
+# What holds all joint values that occur: measured on a million rows, most of them different, with
+# four numbers for each in addition.
+JOINT, JOINT_NUMBERS = Effort(2e3, together=None), Effort(14e3, together=None)
 
 # In addition to "mdl", which makes one bin of a column that tells of the class only together with
 # another. All that are cut so share their counts.
@@ -199,14 +205,14 @@ register(
     "JointBayes",
     "fastbayes.models.joint.joint",
     "joint-bayes",
-    COMPARED,
+    (Candidate(effort=JOINT),),
     "leave_one_out.loo_joint.LooJoint",
 )
 register(
     "JointGaussian",
     "fastbayes.models.joint.joint_gaussian",
     "joint-gaussian",
-    (Candidate(when="numeric"),),
+    (Candidate(when="numeric", effort=JOINT_NUMBERS),),
     "leave_one_out.loo_joint.LooJointGaussian",
 )
 register(

@@ -301,7 +301,7 @@ class ComparisonRunner:
         self.runners = list(wanted)
         # What is not known yet is taken to be little.
         width = len(opened.learning().features)
-        self._check_cost(opened.source.n_rows or 0, [1] * width, 1)
+        self._check_cost(opened.source.n_rows or 0, lambda _: [1] * width, 1)
         if opened.folds is None:
             for runner in self.runners:
                 runner.attempt(_check_leaves_out)
@@ -321,7 +321,11 @@ class ComparisonRunner:
         self.views = Views(self.stats.schema)
         for way in first.ways:
             self.takes[way] = [self.views.batches(bins=way != NUMBERS)]
-        sizes = [feature.size for feature in self.views.bins.features]
+
+        def sizes(way: Way) -> list[int]:
+            schema = self.views.numbers if way == NUMBERS else self.views.bins
+            return [feature.size for feature in schema.features]
+
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
         start = time.perf_counter()
         for way in dict.fromkeys(runner.way for runner in self._ours()):
@@ -393,14 +397,19 @@ class ComparisonRunner:
         rows = MemberRows(self.views.numbers, stats.schema)
         return OtherBins(self.views.batches(bins=False), rows)
 
-    def _check_cost(self, n_rows: float, sizes: Sequence[int], n_classes: int) -> None:
-        """Leave out models that were not asked for by name and would take long."""
+    def _check_cost(
+        self, n_rows: float, sizes: Callable[[Way], Sequence[int]], n_classes: int
+    ) -> None:
+        """Leave out models that were not asked for by name and would take long.
+
+        `sizes` are the numbers of values of columns, as models see these.
+        """
         folds, most = self.opened.folds, UNASKED + UNASKED_ROW * n_rows
         times = 1 if folds is None else 1 + len(folds.names()[0])
         for runner in self._standing():
             if runner.effort is None:
                 continue
-            seconds = times * runner.effort.seconds(n_rows, sizes, n_classes)
+            seconds = times * runner.effort.seconds(n_rows, sizes(runner.way), n_classes)
             if seconds > most:
                 runner.reason = (
                     f"would take about {seconds:,.0f} s, and unasked a model may take {most:,.0f} "
@@ -669,7 +678,7 @@ class ComparisonRunner:
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
-        if not self.racing or len(self._standing()) < 2:
+        if not (self.racing and runners) or len(self._standing()) < 2:
             return
         start = time.perf_counter()
         stage(self.progress, "race")
@@ -1021,7 +1030,8 @@ def compare(
     By default a model takes part that is expected to take 5 seconds of one processor at most, and
     10 more for each million rows. What it takes is estimated from the rows, the folds and the
     columns: models of pairs of columns and searches for a network grow with the square of their
-    number, A2DE with its cube, and with what values are joint. Others are listed with the estimate.
+    number, A2DE with its cube, and with what values are joint; the joint models with the rows that
+    may differ, in categories or bins. Others are listed with the estimate.
 
     The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
