@@ -22,7 +22,7 @@ from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, w
 from fastbayes.evaluation.validate.race import unused
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import scores
-from fastbayes.evaluation.validate.tallies import NUMBERS
+from fastbayes.evaluation.validate.shared_tallies import NUMBERS
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.registry import candidates
 from fastbayes.scan.request import stage

@@ -58,7 +58,7 @@ from fastbayes.evaluation.validate.scoring import (
     learns_by_subtraction,
     scores,
 )
-from fastbayes.evaluation.validate.tallies import NUMBERS, OtherBins, Tally, View, Way
+from fastbayes.evaluation.validate.shared_tallies import NUMBERS, OtherBins, SharedTally, View, Way
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
@@ -261,7 +261,7 @@ class ComparisonRunner:
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
         self.rules = {self.shared: discretize}
-        self.tallies: list[Tally] = []
+        self.tallies: list[SharedTally] = []
         # What is known of each way: cut points and counts of all rows, and how rows are seen.
         self.cuts: dict[Way, Any] = {}
         self.seen: dict[Way, Statistics] = {}
@@ -360,21 +360,21 @@ class ComparisonRunner:
             else:
                 self.cuts |= {way: cuts for way, (cuts,) in zip(some, found, strict=True)}
 
-    def _tally(self, way: Way, *, both: bool = False) -> Tally:
+    def _tally(self, way: Way, *, both: bool = False) -> SharedTally:
         """Begin what is counted for models that see numeric columns in a way."""
         learned = way in self.cuts and learned_cuts(self.opened.learning(), self.rules[way])
-        self.tallies.append(Tally(way, both, learned, besides=self.held()))
+        self.tallies.append(SharedTally(way, both, learned, besides=self.held()))
         self._ask(self.tallies[-1])
         return self.tallies[-1]
 
-    def _ask(self, tally: Tally) -> None:
+    def _ask(self, tally: SharedTally) -> None:
         """Have a tally count what several of its models need."""
         ours = [runner.make() for runner in self._of(tally)]
         needed = {name for model in ours for name in model._statistics}
         tally.pairs = any(isinstance(model, OneDependence) for model in ours)
         tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
 
-    def _of(self, tally: Tally) -> list[Runner]:
+    def _of(self, tally: SharedTally) -> list[Runner]:
         """Return the models that stand and see numeric columns as a tally counts them."""
         return [runner for runner in self._ours() if runner.way in tally.ways]
 
@@ -416,7 +416,7 @@ class ComparisonRunner:
                     f"s of so many rows: {self.ask}"
                 )
 
-    def _count(self, tally: Tally) -> None:
+    def _count(self, tally: SharedTally) -> None:
         """Count all rows."""
         rows = self.opened.source, self.opened.learning
         try:
@@ -431,7 +431,7 @@ class ComparisonRunner:
 
     def _scan(
         self,
-        tally: Tally,
+        tally: SharedTally,
         source: Any,
         learning: Callable[..., Encoder],
         cuts: Mapping[Way, Any],
@@ -702,7 +702,7 @@ class ComparisonRunner:
         self.seconds["race"] = self.seconds.get("race", 0.0) + time.perf_counter() - start
 
     def _cuts_by_folds(
-        self, scans: FoldScans, tallies: Sequence[Tally]
+        self, scans: FoldScans, tallies: Sequence[SharedTally]
     ) -> list[dict[Way, dict[str, Any]]]:
         """Return for each fold the cut points of tallies that learn them without it, by way."""
         if not tallies:
@@ -718,7 +718,7 @@ class ComparisonRunner:
     def _learn_without(
         self,
         fold: int,
-        tallies: Sequence[Tally],
+        tallies: Sequence[SharedTally],
         scans: FoldScans,
         cuts: Mapping[Way, dict[str, Any]],
     ) -> Schema:

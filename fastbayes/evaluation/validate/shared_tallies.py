@@ -36,7 +36,7 @@ class OtherBins:
 
 
 @dataclass
-class Tally:
+class SharedTally:
     """What one scan counts, of all rows or without a fold: numeric columns in bins by a rule.
 
     way         in which the columns are cut
