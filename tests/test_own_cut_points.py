@@ -105,9 +105,11 @@ def test_scans__are_those_of_a_rule_not_of_a_model(validation: str, discretize: 
 def test_a_rule_that_cannot_be_used__does_not_end_the_others() -> None:
     table = rows()
     models = {"tan": "tan", "own": OWN["tan"], "of z9": fb.TAN(discretize={"z9": [0.0]})}
+    models["no rule"] = fb.TAN(discretize=object())
     models["categorical"] = fb.TAN(discretize=("quantile", 5), categorical=["z0"])
     board = fb.compare(table, "y", models=models)
     assert {entry.name for entry in board.entries if entry.figures is not None} == {"tan", "own"}
+    assert "use 'mdl', 'quantile'" in board["no rule"].reason
     assert "there is no column 'z9'" in board["of z9"].reason
     assert "counted with column 'z0' as numeric" in board["categorical"].reason
 

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -212,7 +212,9 @@ def _check_leaves_out(runner: Runner) -> None:
 
 def _name_of(rule: Any) -> Way:
     """Return what a rule by which columns are cut is called: equal rules alike."""
-    return repr(jsonable(rule))
+    with suppress(SchemaError):  # of what is no rule the model itself says so
+        rule = jsonable(rule)
+    return repr(rule)
 
 
 def _names(runners: Sequence[Runner]) -> str:
