@@ -123,7 +123,7 @@ TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
 SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
 # What holds all joint values that occur: measured on a million rows, most of them different, with
 # four numbers for each in addition.
-JOINT, JOINT_NUMBERS = Effort(2e3, together=None), Effort(14e3, together=None)
+JOINT, JOINT_NUMBERS = Effort(3e3, together=None), Effort(14e3, together=None)
 
 # In addition to "mdl", which makes one bin of a column that tells of the class only together with
 # another. All that are cut so share their counts.
