@@ -160,7 +160,8 @@ def domain(name: str, values: Any) -> pa.Array:
     if pa.types.is_floating(given.type):
         # -0.0 and 0.0 are one value, and NaN is missing.
         given = pc.if_else(pc.is_nan(given), pa.scalar(None, given.type), pc.add(given, 0.0))
-    result = sorted_domain(given)
+    # Most are domains that were learned before, and to sort them takes longer than to look.
+    result = given if is_sorted(given) else sorted_domain(given)
     if len(result) != len(given):
         raise SchemaError(f"domains[{name!r}] has repeated or missing values; list each value once")
     if not len(result):

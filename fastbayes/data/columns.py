@@ -32,6 +32,8 @@ from fastbayes.kernels.shared.texts import MISSING, UNSEEN, Texts, TextTable
 SPAN = 1 << 20
 # Dictionaries up to this size are looked up as a whole for a single row, too.
 SHORT = 64
+# Texts that tell whether most of a column are new.
+FIRST_TEXTS = 1 << 10
 # Bytes of texts that are a few.
 FEW_BYTES = 1 << 20
 # Bytes that a domain may hold besides its own.
@@ -285,9 +287,11 @@ class Codebook:
                     raise self._out_of_bytes()
             first, spared = 0, Texts(offsets, data).spared()
             while first < len(codes):
-                # Codes stay near. Where most are new the lock is not held for long; the last texts
-                # of an array are copied.
-                step = BLOCK_ROWS if self._mostly_new else 4 * BLOCK_ROWS
+                # Codes stay near. Where most are new the lock is not held for long, and the first
+                # few tell whether they are; the last texts of an array are copied.
+                step = 4 * BLOCK_ROWS
+                if self._mostly_new:
+                    step = BLOCK_ROWS if len(self) else FIRST_TEXTS
                 last = min(first + step, spared if first < spared else len(codes))
                 some = codes[first:last]
                 if known is None:

@@ -108,8 +108,7 @@ def _schema_of(frame: Any) -> pa.Schema:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    text = pa.types.is_large_string(kind) or pa.types.is_null(kind)
-    return pa.string() if text else kind
+    return pa.string() if pa.types.is_null(kind) else kind
 
 
 def _on_partitions(
@@ -124,8 +123,11 @@ def _on_partitions(
     compute: Any = dask.compute  # type: ignore[attr-defined]
     delayed: Any = dask.delayed  # type: ignore[attr-defined]
     schema = pa.schema([schema.field(name) for name in columns])
-    some = frame[[*columns]].to_delayed()
-    parts = [delayed(_of_partition)(counts, schema, part) for part in some]
+    # Part of the graph of the frame, so that a partition is counted by the task that makes it.
+    counted = frame[[*columns]].map_partitions(
+        partial(_of_partition, counts, schema), meta=(None, object), enforce_metadata=False
+    )
+    parts = counted.to_delayed()
     while len(parts) > TOGETHER:
         parts = [delayed(add)(parts[i : i + TOGETHER]) for i in range(0, len(parts), TOGETHER)]
     found: tuple[bytes, ...] = compute(*parts)

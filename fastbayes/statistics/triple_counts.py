@@ -67,6 +67,18 @@ class TripleCounts(PackedCounts):
         a, b, c = self.shape.sizes[[i, j, k]]
         return self.block(i, j, k)[:a, :b, :c]
 
+    def steps(self, i: int, j: int, k: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Return where the cells of features i < j and others lie, in units of n_classes.
+
+        A cell is at start + a of_i + b of_j + c of_k: (start, of_i, of_j, of_k), (len(k),) each.
+        """
+        w = self.layout.widths
+        first, last = np.minimum(k, i), np.maximum(k, j)
+        q = place(first, i + j + k - first - last, last, m=len(self.shape.sizes))
+        start = self.layout.starts[q] // self.layout.n_classes
+        of_k = np.where(k < i, w[i] * w[j], np.where(k < j, w[j], 1))
+        return start, w[j] * np.where(k < i, 1, w[k]), np.where(k > j, w[k], 1), of_k
+
     # -- groups --------------------------------------------------------------------------------
 
     def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
@@ -82,13 +94,13 @@ def all_triples(m: int) -> Ints:
     return np.array(list(combinations(range(m), 3)), np.int64).reshape(-1, 3)
 
 
-def place(i: int, j: int, k: int, *, m: int) -> int:
-    """Return the position of the triple i < j < k among all of m features."""
+def place(i: Any, j: Any, k: Any, *, m: int) -> Any:
+    """Return the position of the triple i < j < k among all of m features, or of each of some."""
 
-    def triples(n: int) -> int:
+    def triples(n: Any) -> Any:
         return n * (n - 1) * (n - 2) // 6
 
-    def pairs(n: int) -> int:
+    def pairs(n: Any) -> Any:
         return n * (n - 1) // 2
 
     # All triples but those that begin later, or with i and go on later.

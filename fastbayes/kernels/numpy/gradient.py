@@ -26,6 +26,9 @@ class Packed:
 
     index    (n_terms, n_rows) the coefficients' row that each column and each pair of columns
              picks, one beyond the last where a value is missing or unseen
+    sorted   (n_terms * n_rows,) the row of each entry of `index`, in the order of what it picks
+    starts   (n_picked,) where that of each coefficients' row begins
+    picked   (n_picked,) which that is
     numbers  (n_numeric, n_rows) z = (x - center) / scale, 0 where missing
     classes  (n_rows,), or None where none are known
     weight   (n_rows,), or None where every row weighs 1
@@ -34,6 +37,9 @@ class Packed:
 
     n_rows: int
     index: NDArray[np.intp]
+    sorted: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    picked: NDArray[np.intp]
     numbers: Floats
     classes: NDArray[np.unsignedinteger] | None
     weight: Floats | None
@@ -50,7 +56,8 @@ class Packed:
     @property
     def nbytes(self) -> int:
         """Bytes that the rows take, and what a Hessian may keep of them."""
-        parts = (self.index, self.numbers, self.classes, self.weight)
+        entries = self.index, self.sorted, self.starts, self.picked
+        parts = *entries, self.numbers, self.classes, self.weight
         return self.kept + sum(part.nbytes for part in parts if part is not None)
 
 
@@ -100,7 +107,8 @@ class Gradient:
             numbers[j] = np.where(np.isnan(z), 0.0, z)
         classes = None if batch.classes is None else batch.classes.copy()
         own = None if weight is None else weight.copy()
-        return Packed(n, index, numbers, classes, own, 8 * layout.n_outputs * n)
+        entries = index, *_grouped(index, layout.n_rows + 1)
+        return Packed(n, *entries, numbers, classes, own, 8 * layout.n_outputs * n)
 
     def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
         """Return the pass that gives the loss and its gradient (P, M).
@@ -196,8 +204,8 @@ class Gradient:
             factors = factors * packed.weight[:, None]
         result = np.zeros((length, factors.shape[1]))
         for k, factor in enumerate(factors.T):
-            each = np.broadcast_to(factor, packed.index.shape)
-            result[:, k] = np.bincount(packed.index.ravel(), each.ravel(), length)
+            each = factor.take(packed.sorted)
+            result[packed.picked, k] = np.add.reduceat(each, packed.starts)
         result[0] = factors.sum(axis=0)
         first = layout.rows.numeric
         own, numbers = result[first : first + layout.n_numeric], packed.numbers
@@ -274,6 +282,20 @@ class Hessian:
             # The rows are kept with theirs, lest others take their place in memory.
             self._kept[id(packed)] = packed, shares
         return shares
+
+
+def _grouped(
+    index: NDArray[np.intp], length: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return `sorted`, `starts` and `picked` of packed rows.
+
+    Sums of what lies together take half of the time that sums by index do.
+    """
+    flat = index.ravel().astype(np.min_scalar_type(length))  # of 16 bits it is sorted by radix
+    order = flat.argsort(kind="stable")
+    picks = flat[order]
+    starts = np.flatnonzero(np.diff(picks, prepend=length))
+    return order % max(index.shape[1], 1), starts, picks[starts].astype(np.intp)
 
 
 def _pieces(n_rows: int, each: int) -> Iterator[slice]:

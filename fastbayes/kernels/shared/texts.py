@@ -12,6 +12,8 @@ MISSING = np.uint32(0xFFFFFFFE)
 UNSEEN = np.uint32(0xFFFFFFFF)
 # Bytes that may be read beyond the last text of a table: two words.
 SPARE = 16
+# Room of a table that begins to grow: texts, and their bytes.
+FIRST_ROOM, FIRST_BYTES = 16, 256
 # Offsets of Arrow's strings are int32.
 MOST_BYTES = np.iinfo(np.int32).max
 
@@ -89,13 +91,14 @@ class TextTable(NamedTuple):
         """
         offsets, data = self.offsets, self.data
         if self.n_texts + texts >= len(offsets):
-            offsets = np.empty(max(2 * len(offsets), self.n_texts + texts + 1), np.int32)
+            room = max(FIRST_ROOM, 2 * len(offsets), self.n_texts + texts + 1)
+            offsets = np.empty(room, np.int32)
             offsets[: self.n_texts + 1] = self.offsets[: self.n_texts + 1]
         used = int(offsets[self.n_texts])
         if used + size > MOST_BYTES:
             raise OverflowError(f"{used + size:,} bytes")
         if used + size + SPARE > len(data):
-            room = max(2 * len(data), used + size + SPARE)
+            room = max(FIRST_BYTES, 2 * len(data), used + size + SPARE)
             data = np.empty(min(room, MOST_BYTES + SPARE), np.uint8)
             data[:used] = self.data[:used]
         return self._replace(offsets=offsets, data=data)

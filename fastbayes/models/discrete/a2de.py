@@ -89,18 +89,23 @@ class TripleTables:
         result = np.ones((len(rows), len(a), cells.n_classes))
         both, _ = cells.at(i, a, cells.offsets[j] + b)
         here = (a < layout.widths[i]) & (b < layout.widths[j])  # others never occurred
-        for k in range(len(rows)):
-            if k in (i, j):
-                continue
-            block, code = self.triples.block(i, j, k), rows[k] - cells.offsets[k]
-            some = here & (code < cells.sizes[k] + cells.as_value[k])
-            n, known = np.zeros((2, *both.shape))
-            n[some] = block[a[some], b[some], code[some]]
-            if layout.missing[k] and not cells.as_value[k]:
-                known[here] = block[a[here], b[here], : cells.sizes[k]].sum(axis=1)
-            else:
-                known = both
-            result[k] = smoothing.ratio(n, known, cells.choices[k])
+        others = np.delete(np.arange(len(rows)), (i, j))
+        starts, of_i, of_j, of_k = (one[:, None] for one in self.triples.steps(i, j, others))
+        code = rows[others] - cells.offsets[others][:, None]
+        some = here & (code < (cells.sizes + cells.as_value)[others][:, None])
+        flat = self.triples.flat.reshape(-1, layout.n_classes)
+        n = flat.take(np.where(some, starts + of_i * a + of_j * b + of_k * code, 0), axis=0)
+        n[~some] = 0
+        known = np.broadcast_to(both, n.shape)
+        gaps = (layout.missing & ~cells.as_value)[others]
+        if gaps.any():
+            known = known.copy()
+            known[gaps] = 0.0
+        for at in np.flatnonzero(gaps).tolist():
+            k = int(others[at])
+            block = self.triples.block(i, j, k)
+            known[at, here] = block[a[here], b[here], : cells.sizes[k]].sum(axis=1)
+        result[others] = smoothing.ratio(n, known, cells.choices[others][:, None, None])
         result[cells.hidden[rows]] = 1.0
         return result
 
