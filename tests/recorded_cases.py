@@ -195,7 +195,10 @@ TABLE_MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "weighted-l2": ("WeightedNaiveBayes", {"l2": 10.0, "alpha": "loo", **FORCED}, ALL),
 }
 # The defaults when they were recorded.
-BEFORE = {"NaiveBayes": {"var_floor": 1e-9}, "GaussianBayes": {"singular": "shrink"}}
+BEFORE = {
+    "NaiveBayes": {"var_floor": 1e-9, "parametric": "gaussian"},
+    "GaussianBayes": {"singular": "shrink"},
+}
 TABLE_MODELS = {
     name: (kind, BEFORE.get(kind, {}) | params, columns)
     for name, (kind, params, columns) in TABLE_MODELS.items()
@@ -211,7 +214,7 @@ DROP_INS: dict[str, tuple[str, dict[str, Any]]] = {
     "gaussian-nb-priors": ("GaussianNB", {"priors": [0.2, 0.3, 0.5], "var_smoothing": 1e-3}),
 }
 CALIBRATED: dict[str, Callable[[], Any]] = {
-    "calibrated": lambda: fb.Calibrated(fb.NaiveBayes(var_floor=1e-9)),
+    "calibrated": lambda: fb.Calibrated(fb.NaiveBayes(var_floor=1e-9, parametric="gaussian")),
     "calibrated-isotonic": lambda: fb.Calibrated(fb.TAN(alpha=0.5), method="isotonic"),
     "calibrated-folds": lambda: fb.Calibrated(fb.AODE(), validation="k_fold", folds=3),
 }

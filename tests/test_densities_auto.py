@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 from oracles import density as naive
+from oracles import student
 from sklearn.metrics import log_loss
 from test_densities import fitted, hard, of_class, rows_of, terms
 
@@ -25,17 +26,22 @@ def repeated(seed: int) -> pa.Table:
     return pa.table({"x": x, "y": y}).take(np.repeat(np.arange(24), often))
 
 
+@pytest.mark.parametrize("parametric", ["student", "gaussian"])
 @pytest.mark.parametrize(
     "alone",
     [rows_of(15, 150).select(["x", "y"]), rows_of(15, 150).select(["z", "y"])]
     + [repeated(seed) for seed in (2, 8, 9, 22)],
 )
-def test_auto__takes_the_density_of_the_largest_left_out_likelihood(alone: pa.Table) -> None:
+def test_auto__takes_the_density_of_the_largest_left_out_likelihood(
+    alone: pa.Table, parametric: str
+) -> None:
     name, scores = alone.column_names[0], {}
     everyone = [(row[name], row["y"]) for row in alone.to_pylist() if row[name] is not None]
     cuts = fitted(alone, numeric="mdl").schema_.features[0].cuts.tolist()
     edges = fitted(alone, numeric="histogram")._densities.by_place[0].edges.tolist()
-    for numeric in ("gaussian", "kde", "histogram", *["mdl"] * (len(cuts) > 0)):
+    classes = [of_class(alone, name, label) for label in ("a", "b", "c")]
+    prior = student.prior([own for own in classes if own[0]])
+    for numeric in (parametric, "kde", "histogram", *["mdl"] * (len(cuts) > 0)):
         other = fitted(alone, numeric=numeric)
         density = other._densities.by_place.get(0)
         if numeric == "kde" and density.spiked:
@@ -46,7 +52,9 @@ def test_auto__takes_the_density_of_the_largest_left_out_likelihood(alone: pa.Ta
             for i, x in enumerate(points):
                 rest = [p for j, p in enumerate(points) if j != i]
                 ones = [1] * len(rest)
-                if numeric == "gaussian":
+                if numeric == "student":
+                    total.append(student.log_density(x, rest, ones, prior))
+                elif numeric == "gaussian":
                     total.append(scipy.stats.norm.logpdf(x, np.mean(rest), np.std(rest)))
                 elif numeric == "kde":
                     total.append(naive.kernel_log_density(x, rest, ones, density.bandwidth[c]))
@@ -58,7 +66,7 @@ def test_auto__takes_the_density_of_the_largest_left_out_likelihood(alone: pa.Ta
                     total.append(naive.binned_log_density(x, edges, cuts, *told, 1.0))
         scores[numeric] = math.fsum(total)
     best = max(scores, key=lambda kind: scores[kind])
-    assert fitted(alone, numeric="auto").numeric_ == {name: best}
+    assert fitted(alone, numeric="auto", parametric=parametric).numeric_ == {name: best}
 
 
 @pytest.mark.parametrize("kind", ["bimodal", "heavy", "discrete"])
@@ -90,13 +98,13 @@ def test_auto__of_bins_has_the_posteriors_of_bins(alpha: float) -> None:
     np.testing.assert_allclose(terms(model, "x", at)[:, 0], expected, rtol=1e-12)
 
 
-def test_auto__stays_gaussian_where_the_columns_are() -> None:
+def test_auto__stays_parametric_where_the_columns_are_normal() -> None:
     rng = np.random.default_rng(16)
     y = rng.integers(0, 2, 2_000)
     model = fb.NaiveBayes(numeric="auto").fit(
         pa.table({"x": rng.normal(size=2_000) + y, "y": y}), "y"
     )
-    assert model.numeric_ == {"x": "gaussian"}
+    assert model.numeric_ == {"x": "student"}
 
 
 def test_auto__of_more_values_than_are_held() -> None:
@@ -114,8 +122,8 @@ def test_auto__of_more_values_than_are_held() -> None:
     )
     model = fb.NaiveBayes(numeric="auto").fit(table, "y")
     assert not model.statistics_.sketches.of(0, 0).exact
-    assert model.numeric_["bell"] == "gaussian"
-    assert model.numeric_["tail"] != "gaussian"
+    assert model.numeric_["bell"] == "student"
+    assert model.numeric_["tail"] != "student"
     assert model.numeric_["step"] == "mdl"
     edges = model._densities.by_place[2].edges
     assert min(np.abs(edges - 1).min(), np.abs(edges - 2).min()) < 0.01

@@ -37,6 +37,7 @@ EDGES = [("a", "b"), ("a", "y"), ("b", "y")]
 MADE: dict[str, tuple[Callable[[], Any], Any]] = {
     "naive": (lambda: fb.NaiveBayes().fit(MIXED, "y"), MIXED),
     "loo": (lambda: fb.NaiveBayes(alpha="loo").fit(MIXED, "y"), MIXED),
+    "student": (lambda: fb.NaiveBayes(numeric="student").fit(MIXED, "y"), MIXED),
     "kde": (lambda: fb.NaiveBayes(numeric="kde").fit(MIXED, "y"), MIXED),
     "mdl": (lambda: fb.NaiveBayes(numeric="mdl").fit(MIXED, "y"), MIXED),
     "auto": (lambda: fb.NaiveBayes(numeric="auto").fit(MIXED, "y"), MIXED),

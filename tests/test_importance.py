@@ -106,6 +106,7 @@ def test_importance__constant_and_independent_columns():
 
 WITHOUT = {
     "naive": (fb.NaiveBayes(), None),
+    "Student's t": (fb.NaiveBayes(numeric="student"), None),
     "kernels": (fb.NaiveBayes(numeric="kde"), None),
     "bins": (fb.NaiveBayes(numeric={"x": "mdl", "z": [0.0]}), None),
     "category": (fb.NaiveBayes(missing="category", alpha=0.3), None),

@@ -48,6 +48,7 @@ CASES: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "NaiveBayes, average": (lambda: fb.NaiveBayes(feature_averaging=np.float32(0.25)), MIXED),
     "NaiveBayes, array": (lambda: fb.NaiveBayes(alpha="loo"), NUMBERS),
+    "NaiveBayes, Student's t": (lambda: fb.NaiveBayes(numeric="student"), MIXED),
     "NaiveBayes, kernels": (lambda: fb.NaiveBayes(numeric="kde"), MIXED),
     "NaiveBayes, histograms": (lambda: fb.NaiveBayes(numeric="histogram", alpha=0), NUMBERS),
     "NaiveBayes, densities": (lambda: fb.NaiveBayes(numeric="auto"), MIXED),

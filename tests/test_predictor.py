@@ -34,6 +34,7 @@ MODELS = {
     "smooth": fb.NaiveBayes(unseen="smooth"),
     "strict": fb.NaiveBayes(unseen="error", missing="category"),
     "any density": fb.NaiveBayes(numeric="auto"),
+    "Student's t": fb.NaiveBayes(numeric="student"),
     "weighted": fb.WeightedNaiveBayes(),
     "SPODE": fb.SPODE(),
     "TAN": fb.TAN(),

@@ -76,7 +76,7 @@ def by_folds(estimator):
 @parametrize_with_checks(
     [cls() for cls in CLASSIFIERS]
     + [fastbayes.GaussianBayes(covariance=name) for name in COVARIANCES]
-    + [fastbayes.NaiveBayes(numeric=kind) for kind in ("kde", "auto", "mdl")]
+    + [fastbayes.NaiveBayes(numeric=kind) for kind in ("student", "kde", "auto", "mdl")]
     # The check compares optima to seven figures.
     + [fastbayes.LogisticRegression("l1", tol=1e-9), fastbayes.LogisticRegression(None)],
     expected_failed_checks=by_folds,

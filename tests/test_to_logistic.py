@@ -204,7 +204,7 @@ def test_refused__a_variance_for_each_class():
         fb.GaussianNB().fit(X, X[:, 0] > 0).to_logistic()
 
 
-@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+@pytest.mark.parametrize("numeric", ["student", "kde", "histogram"])
 def test_refused__densities_that_are_not_linear(numeric):
     train, _, _ = mixed(4, 2)
     model = fb.NaiveBayes(numeric={"wide": numeric}, variance="shared").fit(train, "y")

@@ -504,6 +504,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "|".join(KINDS) + "|A=KIND,...",
         callback=kinds,
     ),
+    "parametric": _says(
+        "What --numeric auto may choose: Student's t, which is as wide as few rows make it (the "
+        "default), or a normal density."
+    ),
     "variance": _says(
         "Variances of numeric columns: one per class (the default), shared by classes, or one for "
         "all."

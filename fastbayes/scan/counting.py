@@ -328,8 +328,8 @@ def count(
         Names, patterns or indices of columns to treat as categorical whatever their type.
     numeric
         How the other columns are to be described where no pairs are counted, as in `NaiveBayes`:
-        "gaussian"; "kde", "histogram" or "auto", which need a sketch of the values; or "mdl", which
-        cuts them into bins; or {column: one of these, or its cut points}.
+        "gaussian" or "student"; "kde", "histogram" or "auto", which need a sketch of the values; or
+        "mdl", which cuts them into bins; or {column: one of these, or its cut points}.
     discretize
         How numeric columns become bins, where they do: "mdl" (Fayyad, Irani
         1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut

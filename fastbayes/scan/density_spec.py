@@ -14,9 +14,11 @@ from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Book, Encoder
 
-KINDS = ("gaussian", "kde", "histogram", "mdl", "auto")
+KINDS = ("gaussian", "student", "kde", "histogram", "mdl", "auto")
 # Those that are read off the values themselves, as far as a sketch has them.
 SKETCHED = ("kde", "histogram", "auto")
+# Those whose parameters maximise the likelihood of the rows.
+LIKELIEST = ("gaussian", "mdl")
 
 
 class DensitySpec:
@@ -58,6 +60,11 @@ class DensitySpec:
     def sketched(self) -> bool:
         """Whether values are to be sketched."""
         return any(kind in SKETCHED for kind in (self.default, *self.by_name.values()))
+
+    @property
+    def likeliest(self) -> bool:
+        """Whether all densities are those of maximum likelihood."""
+        return all(kind in LIKELIEST for kind in (self.default, *self.by_name.values()))
 
     @property
     def chooses(self) -> bool:

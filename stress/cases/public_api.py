@@ -57,7 +57,9 @@ PARAMETERS: dict[str, st.SearchStrategy[Any]] = {
     "class_prior": st.sampled_from([None, "uniform", "empirical", [0.5, 0.5], [1], "x", {"p": 1}]),
     "missing": st.sampled_from(["marginalize", "category", "x", None]),
     "unseen": st.sampled_from(["ignore", "smooth", "error", 3]),
-    "numeric": st.sampled_from(["gaussian", "kde", "mdl", "histogram", "auto", "x", None, {}]),
+    "numeric": st.sampled_from(
+        ["gaussian", "student", "kde", "mdl", "histogram", "auto", "x", None, {}]
+    ),
     "threads": st.sampled_from([1, 2, None, 0, -1, "x", 2.5, True]),
     "memory_limit": st.sampled_from([None, 10**9, 1, 0, -1, "x", math.inf]),
     "domains": st.sampled_from([None, {}, {"c0": ["a", "b", "c"]}, {"no": []}, 3, {"c0": 1}]),

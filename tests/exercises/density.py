@@ -18,3 +18,6 @@ def exercise(density):
     for array in (x, *arrays):
         array.setflags(write=False)
     density.add_curve(x, *arrays, 0, ROWS, np.zeros((2, ROWS)))
+    parts = np.ones((5, 2))
+    parts.setflags(write=False)
+    density.add_student(x, parts, 1, 0, ROWS, np.zeros((2, ROWS)))

@@ -191,3 +191,35 @@ def test_odds__of_what_is_impossible(module):
 @modules
 def test_flat__says_nothing(module):
     assert (looked_up(module, flat(3), np.array([-1e300, 0.0, np.nan, 5.0])) == 0).all()
+
+
+@modules
+@given(st.integers(1, 5), st.integers(0, 1), st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_student__is_its_formula_anywhere(module, n_classes, step, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 1_200))
+    mean, rest = rng.normal(size=n_classes) * 3, rng.normal(size=n_classes) / 100
+    dof, width = 10 ** rng.uniform(0.5, 9, n_classes), 10 ** rng.uniform(-3, 3, n_classes)
+    inverse, level = 1 / (width * np.sqrt(dof)), rng.normal(size=n_classes)
+    parts = np.stack([mean, rest, inverse, level, (dof + 1) / 2])
+    x = rng.normal(size=n + 3) * 10 ** rng.uniform(-3, 12, n + 3)
+    x[rng.random(n + 3) < 0.1] = np.nan
+    for array in (x, parts):
+        array.setflags(write=False)
+    out = np.zeros((n_classes if step else 1, n + 5))
+    module.add_student(x, parts, step, 3, n, out)
+    expected = np.zeros_like(out)
+    for c, (m, r, i, top, power) in enumerate(parts.T.tolist()):
+        for row, value in enumerate(x[3:].tolist()):
+            if not math.isnan(value):
+                far = math.log1p((((value - m) - r) * i) ** 2)
+                expected[c * step, row] += top - power * far
+    sizes = np.abs(expected).max(axis=0)
+    assert (np.abs(out - expected) <= 1e-13 * (1 + sizes) * n_classes).all()
+    # So far away that squares overflow: the logarithm is what they would have.
+    ends = np.array([1e300, -1.7e308])
+    ends.setflags(write=False)
+    found = np.zeros((n_classes, 2))
+    module.add_student(ends, parts, 1, 0, 2, found)
+    assert np.isfinite(found).all()

@@ -1,4 +1,4 @@
-"""Sums of normal kernels, and curves in pieces; what they mean: `kernels.shared.density`.
+"""Normal kernels, curves in pieces and Student's t; what they mean: `kernels.shared.density`.
 
 A curve is a polynomial of degree 3 in each of many intervals. A number finds its interval by the
 bits of its distance from the centre: a thousand buckets for each doubling, most of which lie in
@@ -29,6 +29,7 @@ SIGNATURES = {
     "add_curve": [
         (_FLOATS, _FLOATS, reads("uint32"), _FLOATS, _FLOATS, _INT, _INT, writes(_FLOAT, 2))
     ],
+    "add_student": [(_FLOATS, reads(_FLOAT, 2), _INT, _INT, _INT, writes(_FLOAT, 2))],
 }
 
 
@@ -131,3 +132,29 @@ def add_curve(x, place, bounds, ends, rows, lo, n, acc):
             p = lanes.fma(p, off, rows[at + U(1)])
             acc[c, r] += lanes.fma(p, off, rows[at])
             at += U(4)
+
+
+@kernel
+def add_student(x, parts, step, lo, n, acc):
+    """Add Student's t at numbers: acc[c step, r] += level - power ln(1 + t²), t = (x - mean) / w.
+
+    w is the scale of the density times the root of its degrees of freedom ν, power (ν + 1)/2.
+
+    x      IN   (n_rows,) float64   NaN contributes 0
+    parts  IN   (5, n_curves) float64   mean, what rounding took from it, 1/w, level and power
+    step   IN   1, or 0 to add all into acc[0]
+    lo, n  IN   first row, rows
+    acc    OUT  (>= n_curves or 1, >= n) float64
+    """
+    for b in range(0, n, 512):
+        w = min(512, n - b)
+        u = x[lo + b : lo + b + w]
+        for c in range(parts.shape[1]):
+            a = acc[c * step, b : b + w]
+            mean, rest, inverse = parts[0, c], parts[1, c], parts[2, c]
+            level, power = parts[3, c], parts[4, c]
+            for r in range(w):
+                t = abs((u[r] - mean) - rest) * inverse
+                t = t if t < FARTHEST else FARTHEST
+                term = level - power * lanes.log_one_plus(t * t)
+                a[r] += term if u[r] == u[r] else 0.0

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled.density import add_curve
+from fastbayes.kernels.compiled.density import add_curve, add_student
 from fastbayes.kernels.compiled.plans.joint_tables import JointTablePlan, join, join_tables, look_up
 from fastbayes.kernels.compiled.plans.weight_tables import (
     MOST_REACH,
@@ -303,20 +303,25 @@ class NaiveScorer(BlockScorer):
         gaussian: Gaussian | None = None,
         precision: str = "exact",
         curves: Mapping[int, Any] | None = None,
+        students: Mapping[int, Floats] | None = None,
     ) -> None:
         prior = np.array(log_prior, np.float64)
         tables = np.array(tables, np.float64)
         offsets = np.array(offsets, np.int64)
         n_classes = len(prior)
         normals = np.empty((0, 4, n_classes)) if gaussian is None else np.stack(gaussian, axis=1)
-        pieces = dict(curves or {})
+        pieces, tails = dict(curves or {}), dict(students or {})
         coarse = precision == "fast" and n_classes > 2
         dtype = np.float32 if coarse else np.float64
-        joint, odds = ColumnSum(prior, tables, offsets, normals, dtype, pieces), None
+        joint, odds = ColumnSum(prior, tables, offsets, normals, dtype, pieces, tails), None
         if n_classes == 2:
             normals[:, 1:3] *= [-1, 1]
             pieces = {p: [(0, odds_of_curve(both))] for p, ((_, both),) in pieces.items()}
-            odds = ColumnSum(odds_of(prior), odds_of(tables), offsets, normals, np.float64, pieces)
+            signs = np.ones((5, 2))
+            signs[3:, 0] = -1
+            tails = {place: parts * signs for place, parts in tails.items()}
+            given = odds_of(prior), odds_of(tables), offsets, normals
+            odds = ColumnSum(*given, np.float64, pieces, tails)
         largest = largest_sum(prior, tables, offsets, (curves or {}).values())
         super().__init__(joint, odds, tolerance(largest, coarse))
 
@@ -333,11 +338,11 @@ def from_class(first: int) -> Callable[..., None]:
 
 
 class ColumnSum(Sum):
-    """Tables and Gaussians of single columns.
+    """Tables and densities of single columns.
 
     curves (n_numeric, 4, n_curves): mean, precision, constant and rest of one Gaussian per output,
-    or of both classes' in the odds, the first with its sign changed. pieces: curves of the columns
-    that have none of these, by their place.
+    or of both classes' in the odds, the first with its sign changed. pieces and students: curves,
+    and Student's t, of the columns that have none of these, by their place.
     """
 
     def __init__(
@@ -348,13 +353,14 @@ class ColumnSum(Sum):
         curves: Floats,
         dtype: type[np.floating],
         pieces: Mapping[int, Any] | None = None,
+        students: Mapping[int, Floats] | None = None,
     ) -> None:
         super().__init__(start, dtype)
-        given = {} if pieces is None else pieces
         self._pieces = {
-            place: [(from_class(first), [readonly(a) for a in curve]) for first, curve in curves]
-            for place, curves in given.items()
+            place: [(from_class(first), [readonly(a) for a in curve]) for first, curve in found]
+            for place, found in (pieces or {}).items()
         }
+        self._students = {place: readonly(parts) for place, parts in (students or {}).items()}
         self._tables = readonly(tables)
         self._offsets = offsets
         # Two columns at a time: the last of an odd number goes with one that adds nothing.
@@ -382,10 +388,14 @@ class ColumnSum(Sum):
         for place, pieces in self._pieces.items():
             for add, curve in pieces:
                 yield add, (readonly(numeric[place]), *curve)
-        columns = [readonly(x) for place, x in enumerate(numeric) if place not in self._pieces]
+        step = int(len(self.start) > 1)
+        for place, parts in self._students.items():
+            yield partial(call, add_student), (readonly(numeric[place]), parts, step)
+        others = self._pieces.keys() | self._students.keys()
+        columns = [readonly(x) for place, x in enumerate(numeric) if place not in others]
         for j, curves in zip(range(0, len(columns), 2), self._curves, strict=True):
             pair = columns[j], columns[min(j + 1, len(columns) - 1)]
-            yield partial(call, add_gaussian), (*pair, curves, int(len(self.start) > 1))
+            yield partial(call, add_gaussian), (*pair, curves, step)
 
     def factors(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int

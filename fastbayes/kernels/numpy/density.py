@@ -1,4 +1,4 @@
-"""Sums of normal kernels, and curves in pieces, in numpy: the twin of `compiled.density`."""
+"""Normal kernels, curves in pieces and Student's t, in numpy: the twin of `compiled.density`."""
 
 from __future__ import annotations
 
@@ -138,3 +138,12 @@ def add_curve(
         for c in range(curves):
             c0, c1, c2, c3 = table[at, 1 + 4 * c : 5 + 4 * c].T
             acc[c, :n] += np.where(known, c0 + off * (c1 + off * (c2 + off * c3)), 0.0)
+
+
+def add_student(x: Floats, parts: Floats, step: int, lo: int, n: int, acc: Floats) -> None:
+    """Add Student's t at numbers to `acc`; see the compiled twin."""
+    x = x[lo : lo + n]
+    for c, (mean, rest, inverse, level, power) in enumerate(parts.T.tolist()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = np.fmin(np.abs((x - mean) - rest) * inverse, FARTHEST)
+        acc[c * step, :n] += np.where(np.isnan(x), 0.0, level - power * np.log1p(t * t))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.numpy.density import add_curve
+from fastbayes.kernels.numpy.density import add_curve, add_student
 from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
@@ -37,7 +37,10 @@ class NaiveScorer(JointScorer):
     curves
         By its place among the numeric columns, the curves of each that is not Gaussian: for some
         classes at a time the first one, and place, bounds, ends and rows as `density.add_curve`
-        takes them. `gaussian` describes the others.
+        takes them.
+    students
+        By its place among the numeric columns, Student's t of each that has it: the (5, n_classes)
+        parts that `density.add_student` takes. `gaussian` describes the others.
 
     Notes
     -----
@@ -53,9 +56,10 @@ class NaiveScorer(JointScorer):
         gaussian: Gaussian | None = None,
         precision: str = "exact",
         curves: Mapping[int, Any] | None = None,
+        students: Mapping[int, Floats] | None = None,
     ) -> None:
         prior = np.array(log_prior, np.float64)
-        self._curves = dict(curves or {})
+        self._curves, self._students = dict(curves or {}), dict(students or {})
         self._tables = np.array(tables, np.float64)
         self._offsets = np.array(offsets, np.int64)
         self._gaussian = None if gaussian is None else np.array(gaussian, np.float64)
@@ -70,16 +74,19 @@ class NaiveScorer(JointScorer):
         for group in batch_codes:
             for feature, column in zip(group.features, group.codes, strict=True):
                 out += self._tables[self._offsets[feature] + column.astype(np.int64)]
-        if self._curves:
+        if self._curves or self._students:
             sums = np.zeros(out.shape[::-1])
             for place, curves in self._curves.items():
                 for first, (centre, bounds, ends, rows) in curves:
                     given = numeric[place], centre, bounds, ends, rows
                     add_curve(*given, 0, len(out), sums[first:])
+            for place, parts in self._students.items():
+                add_student(numeric[place], parts, 1, 0, len(out), sums)
             out += sums.T
         if self._gaussian is None:
             return
-        columns = [x for place, x in enumerate(numeric) if place not in self._curves]
+        others = self._curves.keys() | self._students.keys()
+        columns = [x for place, x in enumerate(numeric) if place not in others]
         with np.errstate(over="ignore", invalid="ignore"):
             for x, mean, half, constant, rest in zip(columns, *self._gaussian, strict=True):
                 term = constant - ((x[:, None] - mean) - rest) ** 2 * half

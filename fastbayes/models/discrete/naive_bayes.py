@@ -55,12 +55,9 @@ from fastbayes.models.estimator.smoothing import (
     spread_of,
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
+from fastbayes.models.numeric import student
 from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
-from fastbayes.models.numeric.numeric_density import (
-    ColumnDensities,
-    densities,
-    log_density,
-)
+from fastbayes.models.numeric.numeric_density import ColumnDensities, densities, log_density
 from fastbayes.scan import engine
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.statistics import REGISTRY, ClassMoments, ValueCounts
@@ -78,6 +75,7 @@ SHARED = (
 # What is said of a numeric column by the kind of its density.
 DENSITIES = {
     "gaussian": "normal density",
+    "student": "Student's t",
     "kde": "normal kernels",
     "histogram": "histogram",
     "mdl": "bins where the classes change",
@@ -92,6 +90,12 @@ class NaiveBayes(AsNetwork, Iterative):
     P(c, x) = P(c) prod_j P(x_j | c) with P(c) = (n_c + alpha)/(N + K alpha), P(v | c) =
     (n_cv + alpha)/(n_c + S_j alpha) over the known values of column j, and normal densities for
     numeric columns, or those that `numeric` asks for. One scan learns; memory is the counts.
+
+    Student's t is the density of a new row where mean and variance of a normal density are
+    integrated out, under the prior of `GaussianBayes(prior="niw")`: the mean of all rows, worth
+    0.01 rows, and the pooled variance within the classes, worth one row. With n rows it has n + 3
+    degrees of freedom: it is as wide as few rows make it, and normal with very many. A class may
+    have one row or none; `ddof`, `variance` and `var_floor` are of no effect on it.
 
     Kernels and histograms are read off a sketch: at most 4,096 values, or small ranges of them, of
     each column within each class. Kernels are looked up in a table, within 1e-6 of their sum. They
@@ -109,7 +113,8 @@ class NaiveBayes(AsNetwork, Iterative):
     loss, Machine Learning 29. Dash, Cooper (2002), Exact model averaging with naive Bayesian
     classifiers, ICML; (2004), Model averaging for prediction with discrete Bayesian networks,
     Journal of Machine Learning Research 5. John, Langley (1995), Estimating continuous
-    distributions in Bayesian classifiers, UAI.
+    distributions in Bayesian classifiers, UAI. Murphy (2007), Conjugate Bayesian analysis of the
+    Gaussian distribution, section 3.
 
     Examples
     --------
@@ -162,14 +167,24 @@ class NaiveBayes(AsNetwork, Iterative):
     )
     numeric: Any = parameter(
         """
-        Density of the other columns within each class: "gaussian"; "kde", normal kernels at the
+        Density of the other columns within each class: "gaussian"; "student", Student's t, of a
+        normal density whose mean and variance are integrated out; "kde", normal kernels at the
         values, their bandwidth by Silverman's rule; "histogram", bins of equal shares, common to
         the classes; "mdl": the column is cut into bins where the classes change (Fayyad, Irani
         1993; one more scan); "auto": for each column the one of these of largest leave-one-out
-        likelihood, in one scan. Or {column: one of these, or cut points}, columns that are not
-        named being "gaussian".
+        likelihood, in one scan, of the first two the one that is `parametric`. Or {column: one of
+        these, or cut points}, columns that are not named being "gaussian".
         """,
         default="gaussian",
+    )
+    parametric: str = parameter(
+        """
+        Which density with a mean and a variance numeric="auto" may choose: "student", or
+        "gaussian", as files written before there was a choice have it.
+        """,
+        default="student",
+        choices=("student", "gaussian"),
+        before="gaussian",
     )
     unseen: str = UNSEEN
     unlabelled: str = parameter(
@@ -204,7 +219,10 @@ class NaiveBayes(AsNetwork, Iterative):
         "Names of the columns in which a variance, or a bandwidth, was raised to the floor."
     )
     constant_: Any = fitted(
-        "Names of the Gaussian columns that are constant within every class: they say nothing."
+        """
+        Names of the Gaussian columns, and those of Student's t, that are constant within every
+        class: they say nothing.
+        """
     )
     _tables: Floats = fitted()
     _offsets: NDArray[np.int64] = fitted()
@@ -219,10 +237,11 @@ class NaiveBayes(AsNetwork, Iterative):
         super()._check_parameters()
         if checked_chance(self.feature_averaging) is not None and self.alpha == 0:
             raise ValueError("feature_averaging needs alpha > 0: without it no model is proper")
-        if self.unlabelled == "em" and DensitySpec(self.numeric).sketched:
+        if self.unlabelled == "em" and not DensitySpec(self.numeric).likeliest:
             raise ValueError(
                 f"unlabelled='em' does not go with numeric={self.numeric!r}: its steps climb a "
-                "likelihood, which kernels and bins do not maximise; use 'gaussian' or 'mdl'"
+                "likelihood, which Student's t, kernels and bins do not maximise; use 'gaussian' "
+                "or 'mdl'"
             )
 
     @property
@@ -265,19 +284,19 @@ class NaiveBayes(AsNetwork, Iterative):
         else:
             tables, offsets, q = averaged_log_likelihood(values, alpha, chance, **options)
             probabilities[[f.kind == "categorical" for f in features]] = q
+        kinds, numeric = DensitySpec(self.numeric), stats.schema.numeric
         given = {name: getattr(self, name) for name in ("ddof", "variance", "var_floor")}
-        kinds = DensitySpec(self.numeric)
-        found = ColumnDensities(("gaussian",) * len(stats.schema.numeric), {})
-        if kinds.sketched:
-            found = densities(stats, kinds, alpha=alpha, **given)
-        normal = zip(stats.schema.numeric, found.gaussian, strict=True)
+        found = densities(stats, kinds, parametric=self.parametric, alpha=alpha, **given)
+        normal = zip(numeric, found.gaussian, strict=True)
         names = [f.name for f, gaussian in normal if gaussian]
         moments = stats.moments
-        if found.by_place:
+        if len(names) < len(numeric):
             moments = some_columns(moments, np.flatnonzero(found.gaussian).tolist())
         spread = spread_of(
             moments.count, moments.mean, moments.rest, moments.scatter, names=names, **given
         )
+        constant = {n for n, hit in zip(names, spread.constant, strict=True) if hit}
+        constant |= {numeric[place].name for place in found.students.silent}
         floored = np.asarray(spread.floored.any(axis=1))
         return {
             "alpha_": alpha,
@@ -294,15 +313,16 @@ class NaiveBayes(AsNetwork, Iterative):
             "variance_floored_": found.in_order(
                 stats.schema, {n for n, hit in zip(names, floored, strict=True) if hit}
             ),
-            "constant_": [n for n, hit in zip(names, spread.constant, strict=True) if hit],
+            "constant_": [f.name for f in numeric if f.name in constant],
         }
 
     @property
     def n_parameters_(self) -> int:
         """Free parameters: K - 1, (S_j - 1) K per categorical and 2 K per Gaussian column.
 
-        A shared variance counts once per column, a single one once. A histogram has the shares of
-        its bins but one, kernels have their weights but one and a bandwidth, for each class.
+        A shared variance counts once per column, a single one once. Student's t has as many as a
+        Gaussian, a histogram the shares of its bins but one, kernels have their weights but one and
+        a bandwidth, for each class.
         """
         self._check_fitted()
         k, schema = len(self.classes_), self.schema_
@@ -313,6 +333,7 @@ class NaiveBayes(AsNetwork, Iterative):
         p = len(self._gaussians.mean)
         spreads = {"per_class": p * k, "shared": p, "single": min(p, 1)}[self.variance]
         others = sum(density.n_parameters for density in self._densities.by_place.values())
+        others += 2 * k * len(self._densities.students.places)
         return k - 1 + discrete + p * k + spreads + others
 
     _sums_columns: ClassVar[bool] = True
@@ -338,6 +359,11 @@ class NaiveBayes(AsNetwork, Iterative):
         found = super()._class_numbers(place)._replace(says=f"{DENSITIES[kind]} of each class")
         if place in self._densities.by_place:
             return found
+        students = self._densities.students
+        if place in students.places:
+            which = students.places[place]
+            mean, deviation = students.mean[which], students.deviation[which]
+            return found._replace(mean=mean, deviation=deviation)
         normal = np.flatnonzero(self._densities.gaussian).tolist().index(place)
         deviation = np.sqrt(self.variance_[normal])
         return found._replace(mean=self.mean_[normal], deviation=deviation)
@@ -360,8 +386,8 @@ class NaiveBayes(AsNetwork, Iterative):
         Raises
         ------
         SchemaError
-            When the log odds are not linear: a variance for each class, kernels, a histogram; or
-            a coefficient would be infinite: alpha=0, a class of prior 0.
+            When the log odds are not linear: a variance for each class, Student's t, kernels, a
+            histogram; or a coefficient would be infinite: alpha=0, a class of prior 0.
         ValueError
             When a parameter cannot be used.
         """
@@ -377,6 +403,7 @@ class NaiveBayes(AsNetwork, Iterative):
         return dispatch.load("log_joint", cells).NaiveScorer(
             *(self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision),
             curves=self._densities.curves(),
+            students=self._densities.students.parts,
         )
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
@@ -386,10 +413,13 @@ class NaiveBayes(AsNetwork, Iterative):
                 rows = self._offsets[feature] + column.astype(np.int64)
                 out[:, places["categorical"][feature]] = self._tables[rows]
         normals = zip(*self._gaussians, strict=True)
-        curves = self._densities.curves()
+        curves, tails = self._densities.curves(), self._densities.students.parts
         for j, (x, place) in enumerate(zip(batch.numeric, places["numeric"], strict=True)):
             if j in curves:
                 out[:, place] = log_density(curves[j], x)
+                continue
+            if j in tails:
+                out[:, place] = student.log_density(tails[j], x)
                 continue
             mean, half, level, rest = next(normals)
             term = level - ((x[:, None] - mean) - rest) ** 2 * half
@@ -400,11 +430,15 @@ class NaiveBayes(AsNetwork, Iterative):
         tables = iter(np.split(self._tables, self._offsets[1:-1]))
         normals = zip(self.mean_, np.sqrt(self.variance_), strict=True)
         numeric = iter(range(len(self.schema_.numeric)))
+        tails = self._densities.students
         for feature in self.schema_.features:
             if feature.values is None:
-                density = self._densities.by_place.get(next(numeric))
-                if density is not None:
-                    columns[feature.name] = density.drawn(codes, random)
+                place = next(numeric)
+                if place in self._densities.by_place:
+                    columns[feature.name] = self._densities.by_place[place].drawn(codes, random)
+                    continue
+                if place in tails.places:
+                    columns[feature.name] = tails.drawn(place, codes, random)
                     continue
                 mean, deviation = next(normals)
                 columns[feature.name] = random.normal(mean[codes], deviation[codes])
@@ -672,19 +706,24 @@ def _expected_counts(
 
 
 class LooDensities:
-    """Log densities of columns within each class, without each row's own kernel or count.
+    """Log densities of columns within each class, without each row's own kernel, count or moments.
 
-    Bandwidths, bins and the choice among them stay as all rows have them. A row changes the density
-    of its own class alone. It is taken out where the sketch has it: of more than 4,096 values
-    within a class it stands for its range.
+    Priors, bandwidths, bins and the choice among them stay as all rows have them. A row changes the
+    density of its own class alone. From moments it is taken exactly, else where the sketch has it:
+    of more than 4,096 values within a class it stands for its range.
     """
 
     def __init__(self, densities: ColumnDensities) -> None:
-        self.by_place = densities.by_place
+        self.by_place, self.students = densities.by_place, densities.students
         # Log density of each value of a class without one row there, by place and class.
         self._without_one: dict[tuple[int, int], Floats] = {}
         kinds = {densities.kinds[place] for place in self.by_place}
-        self.fixed = (*["bandwidths"] * ("kde" in kinds), *["bins"] * (len(kinds - {"kde"}) > 0))
+        fixed = {
+            "prior": bool(self.students.places),
+            "bandwidths": "kde" in kinds,
+            "bins": bool(kinds - {"kde"}),
+        }
+        self.fixed = tuple(what for what, there in fixed.items() if there)
 
     def log_density(
         self, numeric: Sequence[Floats], y: NDArray[np.intp], gone: Floats | None, cells: float
@@ -695,19 +734,22 @@ class LooDensities:
         the weights, None for 1 each; `cells` are those of the whole job.
         """
         total: Floats | float = 0.0
-        for place, density in self.by_place.items():
+        for place in (*self.by_place, *self.students.places):
             x = numeric[place]
-            found = log_density(density.curves, x, cells)
+            if place in self.by_place:
+                own, found = self._own, log_density(self.by_place[place].curves, x, cells)
+            else:
+                parts = self.students.parts[place]
+                own, found = self.students.left_out, student.log_density(parts, x, cells)
             for c in np.unique(y).tolist():
                 rows = np.flatnonzero((y == c) & ~np.isnan(x))
                 if len(rows):
-                    less = np.ones(len(rows)) if gone is None else gone[rows]
-                    found[rows, c] = self._own(place, c, x[rows], less)
+                    found[rows, c] = own(place, c, x[rows], 1.0 if gone is None else gone[rows])
             total = total + found
         return np.asarray(total)
 
-    def _own(self, place: int, label: int, x: Floats, less: Floats) -> Floats:
-        """Return the log density of the class of rows, without what each weighs."""
+    def _own(self, place: int, label: int, x: Floats, less: Floats | float) -> Floats:
+        """Return the log density of the class of rows, without what each, or each one, weighs."""
         density = self.by_place[place]
         at = density.values.cell(label, x)
         if (place, label) not in self._without_one:
@@ -715,7 +757,7 @@ class LooDensities:
             one = np.ones(len(every))
             self._without_one[place, label] = density.left_out(label, every, one)
         found = self._without_one[place, label][at]
-        if len(light := np.flatnonzero(less < 1)):
+        if not isinstance(less, float) and len(light := np.flatnonzero(less < 1)):
             # Rows that share a value, and as much of its weight, are one question.
             asked = np.stack([at[light], less[light]])
             different, which = np.unique(asked, axis=1, return_inverse=True)
@@ -743,7 +785,7 @@ class LooNaive(LooScorer):
         self.normal = np.flatnonzero(normal).tolist()
         numeric = [model.schema_.numeric[place].name for place in self.normal]
         self.densities = None
-        if model._densities.by_place:
+        if not normal.all():
             self.densities = LooDensities(model._densities)
             chosen = ("densities",) if DensitySpec(model.numeric).chooses else ()
             self.fixed = (*self.fixed, *chosen, *self.densities.fixed)

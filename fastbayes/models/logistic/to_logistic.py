@@ -76,7 +76,7 @@ def of_naive_bayes(
     """
     schema = model.schema_
     for name, kind in model.numeric_.items():
-        if kind in ("kde", "histogram"):
+        if kind in ("student", "kde", "histogram"):
             raise SchemaError(
                 f"column {name!r} has the density {kind!r}, whose log odds are not linear in the "
                 "number; use numeric='gaussian' with variance='shared', or 'mdl', which cuts it"

@@ -1,11 +1,11 @@
-"""Densities of numeric columns that are not Gaussian: kernels, histograms and bins."""
+"""Densities of numeric columns that are not Gaussian: how they are made and chosen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.estimator.smoothing import LEAST_WITHIN
 from fastbayes.models.numeric.curves import Bumps, Curve, LogSums, curve_of, flat, tabulated
 from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
-from fastbayes.scan.density_spec import DensitySpec
+from fastbayes.models.numeric.student import Students
+from fastbayes.scan.density_spec import SKETCHED, DensitySpec
 from fastbayes.statistics.bundle import Statistics
 
 # From the median to the quartiles of a normal density, times two: the range between quartiles.
@@ -500,16 +501,18 @@ class ColumnDensities:
     """The densities of numeric columns that are not Gaussian.
 
     kinds     How each numeric column is described.
-    by_place  By its place among the numeric columns, the density of each that is not Gaussian.
+    by_place  By its place among the numeric columns, the density of each that is not parametric.
+    students  Student's t of the columns that have it.
     """
 
     kinds: tuple[str, ...]
     by_place: Mapping[int, Density]
+    students: Students
 
     @property
     def gaussian(self) -> NDArray[np.bool_]:
         """(n_numeric,) which columns are Gaussian."""
-        return np.array([place not in self.by_place for place in range(len(self.kinds))], np.bool_)
+        return np.array([kind == "gaussian" for kind in self.kinds], np.bool_)
 
     def in_order(self, schema: Schema, floored: set[str]) -> list[str]:
         """Return these names and those of columns in which a bandwidth was raised, in order."""
@@ -540,6 +543,7 @@ def densities(
     stats: Statistics,
     kinds: DensitySpec,
     *,
+    parametric: str,
     alpha: float,
     ddof: int,
     variance: str,
@@ -547,15 +551,20 @@ def densities(
 ) -> ColumnDensities:
     """Return the densities that a model is to have.
 
-    kinds                   How columns are to be described.
+    kinds                      How columns are to be described.
+    parametric                 The parametric density that "auto" may choose.
     ddof, variance, var_floor  As `smoothing.spread_of` has them.
 
     Raises DataError when squares of values overflow, or a bandwidth is 0.
     """
-    chosen, found = [], {}
-    for place, feature in enumerate(stats.schema.numeric):
-        kind = kinds.of(feature.name)
-        if kind != "gaussian":
+    names = [feature.name for feature in stats.schema.numeric]
+    chosen = [kinds.of(name) for name in names]
+    of_students = ("student", "auto") if parametric == "student" else ("student",)
+    places = [place for place, kind in enumerate(chosen) if kind in of_students]
+    students = Students(stats.moments, places, [names[place] for place in places])
+    found = {}
+    for place, kind in enumerate(chosen):
+        if kind in SKETCHED:
             values = ColumnValues.of(stats, place, ddof)
             made: dict[str, Density] = {}
             if kind in ("kde", "auto"):
@@ -565,64 +574,74 @@ def densities(
             if kind == "auto":
                 if not values.silent and (bins := BinnedDensity.cut(values, alpha)) is not None:
                     made["mdl"] = bins
-                options = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
-                kind = best_kind(stats, place, values, made, options)
-            if kind != "gaussian":
+                if parametric == "student":
+                    left_out: LeftOut = partial(students.left_out, place)
+                else:
+                    options = {"ddof": ddof, "variance": variance, "var_floor": var_floor}
+                    left_out = of_gaussian(stats, place, options)
+                kind = chosen[place] = best_kind(values, parametric, left_out, made)
+            if kind in made:
                 found[place] = made[kind]
-        chosen.append(kind)
-    return ColumnDensities(tuple(chosen), found)
+    students = students.only([place for place in places if chosen[place] == "student"])
+    return ColumnDensities(tuple(chosen), found, students)
+
+
+# From a class, its values and what each weighs to its log density at these without each.
+LeftOut = Callable[[int, Floats, Floats], Floats]
 
 
 def best_kind(
-    stats: Statistics,
-    place: int,
-    values: ColumnValues,
-    made: Mapping[str, Any],
-    options: Mapping[str, Any],
+    values: ColumnValues, parametric: str, left_out: LeftOut, made: Mapping[str, Density]
 ) -> str:
     """Return the density of a column of largest leave-one-out log likelihood.
 
-    place    Of the column among the numeric ones.
-    values   What the statistics say of it.
-    made     The densities besides the Gaussian one, by kind.
-    options  ddof, variance and var_floor of the Gaussian one.
+    values      What the statistics say of it.
+    parametric  The kind of its parametric density.
+    left_out    What that one says of values that are left out.
+    made        The other densities, by kind.
 
     The sum over rows of ln f(x | c), the row taken out of the moments, the kernels or the counts of
-    its class; bandwidths and bins stay. Of equal ones the first of Gaussian, kernels, histogram,
-    bins that are cut where the classes change.
+    its class; priors, bandwidths and bins stay. Of equal ones the first of the parametric one,
+    kernels, histogram, bins that are cut where the classes change.
     Kernels take no part where most rows share a value that stands apart from all others: see
     `KernelDensity.spiked`.
     """
     if values.silent:
-        return "gaussian"
-    moments = some_columns(stats.moments, [place])
-    gaussian = LooGaussians(moments, weighted=stats.weighted, names=[values.name], **options)
-    # Of values that are constant within every class a Gaussian says nothing.
-    kinds = ["gaussian", *made] if values.within != 0 else [*made]
-    if made["kde"].spiked:
+        return parametric
+    # Of values that are constant within every class a parametric density says nothing.
+    kinds = [parametric, *made] if values.within != 0 else [*made]
+    kernels = made["kde"]
+    if isinstance(kernels, KernelDensity) and kernels.spiked:
         kinds.remove("kde")
     scores = dict.fromkeys(kinds, 0.0)
     for c, (points, weight) in enumerate(zip(values.points, values.weight, strict=True)):
         if not len(points):
             continue
-        less, y, every = np.minimum(weight, 1.0), np.full(len(points), c), np.arange(len(points))
+        less, every = np.minimum(weight, 1.0), np.arange(len(points))
         for kind in scores:
-            if kind == "gaussian":
-                terms = own_gaussian(gaussian, points, y, less)
+            if kind == parametric:
+                terms = left_out(c, points, less)
             else:
                 terms = made[kind].left_out(c, every, less)
             scores[kind] += float((weight * terms).sum())
     return max(scores, key=lambda kind: scores[kind])
 
 
-def own_gaussian(
-    gaussian: LooGaussians, points: Floats, y: NDArray[np.intp], less: Floats
-) -> Floats:
-    """Return ln N(x | class of the row) without what each row weighs, of one column."""
-    found, low = np.zeros(len(points)), np.ones(len(points), np.bool_)
-    if gaussian.plain.all():
-        found, low = gaussian.own_log_density([points], y, less)
-    if len(some := np.flatnonzero(low)):
-        every = gaussian.log_density([points[some]], y[some], less[some])
-        found[some] = every[np.arange(len(some)), y[some]]
-    return found
+def of_gaussian(stats: Statistics, place: int, options: Mapping[str, Any]) -> LeftOut:
+    """Return what the normal density of a column says of values that are left out.
+
+    options  ddof, variance and var_floor.
+    """
+    moments, names = some_columns(stats.moments, [place]), [stats.schema.numeric[place].name]
+    gaussian = LooGaussians(moments, weighted=stats.weighted, names=names, **options)
+
+    def left_out(label: int, points: Floats, less: Floats) -> Floats:
+        y = np.full(len(points), label)
+        found, low = np.zeros(len(points)), np.ones(len(points), np.bool_)
+        if gaussian.plain.all():
+            found, low = gaussian.own_log_density([points], y, less)
+        if len(some := np.flatnonzero(low)):
+            found[some] = gaussian.log_density([points[some]], y[some], less[some])[:, label]
+        return found
+
+    return left_out

@@ -353,3 +353,10 @@ def log_positive(x):
     result = n * 6.93147180369123816490e-01 + (f - (half - small))
     result = result if x > 0.0 else x - np.inf
     return result if x < np.inf else x + 0.0
+
+
+@helper
+def log_one_plus(x):
+    """Return ln(1 + x) for x >= 0 within 2 ulp of 1 + x: also where 1 + x rounds x away."""
+    total = 1.0 + x
+    return log_positive(total) + (x - (total - 1.0)) / total
