@@ -311,7 +311,7 @@ def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None
     model = fb.Blend(FEW).fit(rows, "y")
     new = table(100, 1).drop_columns("y")
     alone = {
-        "naive-bayes": fb.NaiveBayes(),
+        "naive-bayes": fb.NaiveBayes(numeric="student"),
         "naive-bayes-bins": fb.NaiveBayes(numeric="mdl"),
         "tan": fb.TAN(),
         "logistic": fb.LogisticRegression(),

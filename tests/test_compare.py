@@ -22,7 +22,7 @@ from fastbayes.scan import budget
 NUMERIC = {name for name, (_, how) in candidates().items() if how.when != "always"}
 NAMES = [*candidates(), "prior"]
 SHARED: dict[str, Any] = {  # fitted from the counts of one scan
-    "naive-bayes": fb.NaiveBayes,
+    "naive-bayes": partial(fb.NaiveBayes, numeric="student"),
     "naive-bayes-bins": fb.NaiveBayes,
     "spode": fb.SPODE,
     "tan": fb.TAN,

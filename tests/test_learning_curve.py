@@ -171,7 +171,7 @@ def test_drawn__reads_the_columns_asked_for(mixed: pa.Table, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("naive-bayes", fb.NaiveBayes),
+        ("naive-bayes", lambda: fb.NaiveBayes(numeric="student")),
         ("naive-bayes-bins", lambda: fb.NaiveBayes(numeric="mdl")),
         ("tan", fb.TAN),
         ("joint-bayes", lambda: fb.JointBayes(tau=2.0)),

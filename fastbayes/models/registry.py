@@ -184,7 +184,8 @@ register(
     "fastbayes.models.discrete.naive_bayes",
     "naive-bayes",
     (
-        Candidate(),
+        # Densities of few rows that are no narrower than these rows make sure.
+        Candidate(parameters={"numeric": "student"}),
         Candidate("-bins", bins=True, when="numeric"),
         Candidate("-auto", {"numeric": "auto"}, when="numeric"),
     ),
