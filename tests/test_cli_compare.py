@@ -41,7 +41,7 @@ def test_json__is_what_compare_returns(data: Path) -> None:
 def test_leave_one_out__says_what_all_rows_told(data: Path) -> None:
     asked = ("compare", data, "--target", "play", "--leave-one-out", "--models", "tan,naive-bayes")
     told = {m["model"]: m["scored"] for m in answer(*asked)["models"]}
-    assert told["naive-bayes"] == "leave-one-out"
+    assert told["naive-bayes"] == "leave-one-out, prior of all rows"
     assert told["tan"] == "leave-one-out, structure and cut points of all rows"
     assert run(*asked).stdout.startswith("leave-one-out of 300 rows")
     every = answer("compare", data, "--target", "play", "--models", "all")

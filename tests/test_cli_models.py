@@ -306,9 +306,9 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
             assert f"({', '.join(who)})" in str(said)
     assert found == shared | {
         "alpha", "unseen", "covariance", "ddof", "shrinkage", "singular", "prior",
-        "numeric", "variance", "discretize", "super_parent", "root", "prune", "k", "min_count",
-        "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau", "cells",
-        "backoff", "density", "feature_averaging", "ess", "graph_score", "search", "order",
+        "numeric", "parametric", "variance", "discretize", "super_parent", "root", "prune", "k",
+        "min_count", "weights", "subsumption", "smoothing", "m", "select", "criterion", "tau",
+        "cells", "backoff", "density", "feature_averaging", "ess", "graph_score", "search", "order",
         "max_parents",
         "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
         "interactions", "tol", "max_iter", "standard_errors", "members", "folds", "race",
