@@ -212,6 +212,16 @@ def test_refused__densities_that_are_not_linear(numeric):
         model.to_logistic()
 
 
+def test_refused__bins_that_auto_chose():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    x = np.where(y, rng.choice([0.0, 2, 4, 6], 400), rng.choice([1.0, 2, 3, 6], 400))
+    model = fb.NaiveBayes(numeric="auto", variance="shared").fit(pa.table({"x": x, "y": y}), "y")
+    assert model.numeric_ == {"x": "mdl"}
+    with pytest.raises(SchemaError, match=r"column 'x'.*'mdl'.*not linear"):
+        model.to_logistic()
+
+
 def test_refused__probabilities_of_zero():
     table = {"a": ["u", "u", "v", "w"], "y": ["no", "no", "yes", "yes"]}
     with pytest.raises(SchemaError, match=r"column 'a', value 'u'.*class 'yes'.*alpha > 0"):

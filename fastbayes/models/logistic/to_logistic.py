@@ -75,11 +75,12 @@ def of_naive_bayes(
     apart_k/variance (x - center) - apart_k²/(2 variance), and a term that all classes share.
     """
     schema = model.schema_
-    for name, kind in model.numeric_.items():
-        if kind in ("student", "kde", "histogram"):
+    for feature in schema.numeric:
+        if (kind := model.numeric_[feature.name]) != "gaussian":
             raise SchemaError(
-                f"column {name!r} has the density {kind!r}, whose log odds are not linear in the "
-                "number; use numeric='gaussian' with variance='shared', or 'mdl', which cuts it"
+                f"column {feature.name!r} has the density {kind!r}, whose log odds are not linear "
+                "in the number; use numeric='gaussian' with variance='shared', or 'mdl', which "
+                "cuts it"
             )
     half = normals.half_precision
     own = half.any(axis=1) & ((half != half[:, :1]).any(axis=1) | (model.variance == "per_class"))
