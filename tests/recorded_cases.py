@@ -198,6 +198,8 @@ TABLE_MODELS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 BEFORE = {
     "NaiveBayes": {"var_floor": 1e-9, "parametric": "gaussian"},
     "GaussianBayes": {"singular": "shrink"},
+    "TAN": {"concentration": 0.0},
+    "KDB": {"concentration": 0.0},
 }
 TABLE_MODELS = {
     name: (kind, BEFORE.get(kind, {}) | params, columns)
@@ -215,7 +217,9 @@ DROP_INS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 CALIBRATED: dict[str, Callable[[], Any]] = {
     "calibrated": lambda: fb.Calibrated(fb.NaiveBayes(var_floor=1e-9, parametric="gaussian")),
-    "calibrated-isotonic": lambda: fb.Calibrated(fb.TAN(alpha=0.5), method="isotonic"),
+    "calibrated-isotonic": lambda: fb.Calibrated(
+        fb.TAN(alpha=0.5, concentration=0.0), method="isotonic"
+    ),
     "calibrated-folds": lambda: fb.Calibrated(fb.AODE(), validation="k_fold", folds=3),
 }
 COUNTS: dict[str, tuple[dict[str, Any], list[str]]] = {

@@ -18,6 +18,7 @@ import fastbayes as fb
 from fastbayes import generate
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.discrete.hierarchical import HALF, digamma, hierarchical
+from fastbayes.models.discrete.hierarchical import _whole as whole
 from fastbayes.models.discrete.hierarchical import concentrations as fitted
 
 
@@ -59,16 +60,17 @@ def test_digamma(x: float) -> None:
     n_values=st.sampled_from([2, 3]),
     alpha=st.sampled_from([0.5, 1.0]),
     holes=st.sampled_from([0.0, 0.3]),
+    half=st.sampled_from([0.0, HALF]),
 )
 def test_tables__are_the_fixed_point_node_by_node(
-    seed: int, sizes: Any, n_values: int, alpha: float, holes: float
+    seed: int, sizes: Any, n_values: int, alpha: float, holes: float, half: float
 ) -> None:
     rows = rows_of(seed, sizes, n_values, 60, holes)
     totals = totals_of(rows, sizes, n_values)
-    levels, _ = fitted(totals, n_values, alpha, tol=1e-3, max_iter=200).point
+    levels, root = fitted(totals, n_values, alpha, tol=1e-3, max_iter=200, half=half).point
     concentrations = [float(np.exp(level.log_a)) for level in levels]
-    expected, better = naive.hierarchical(rows, sizes, n_values, alpha, concentrations, HALF)
-    found = hierarchical(totals, n_values, alpha)
+    expected, better = naive.hierarchical(rows, sizes, n_values, alpha, concentrations, half)
+    found = whole(levels, root, totals[-1].shape)
     for (c, *parents), theta in expected.items():
         np.testing.assert_allclose(found[(*parents, slice(None), c)], theta, atol=2e-3)
     for a, again in zip(concentrations, better, strict=True):

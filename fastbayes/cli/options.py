@@ -244,6 +244,8 @@ def unfitted(ctx: click.Context, model: str, parameters: Mapping[str, Any], **mo
         raise click.UsageError("--criterion goes with --select leave_one_out", ctx)
     if "m" in found and parameters.get("smoothing") != "m_estimate":
         raise click.UsageError("--m goes with --smoothing m_estimate", ctx)
+    if "concentration" in found and parameters.get("smoothing") != "hdp":
+        raise click.UsageError("--concentration goes with --smoothing hdp", ctx)
     made = by_name()[model].load()(**{n: value for n, (_, value) in found.items()}, **more)
     try:
         made._check_parameters()
@@ -550,6 +552,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "alpha for every cell (laplace, the default), m for every distribution (m_estimate: "
         "averages alone), ess for every table (bdeu: network), or drawn to fewer parents (hdp: the "
         "others)."
+    ),
+    "concentration": _says(
+        "Of smoothing hdp: rows of a node that are as likely as not to have half of the say before "
+        "any is seen; 0: no prior; default: 5.",
+        type=NOT_NEGATIVE,
     ),
     "ess": _says("Equivalent sample size of bdeu; default: 1.", type=NOT_NEGATIVE),
     "graph_score": _says("What the graph is best by; default: mdl.", type=click.Choice(SCORES)),

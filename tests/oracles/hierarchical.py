@@ -20,7 +20,7 @@ def hierarchical(rows, sizes, n_values, alpha, concentrations, half, sweeps=300)
 
     rows   (context, x, weight), a context being as many of (c, p_1, p_2, ...) as are known
     sizes  values of c, p_1, p_2, ...
-    half   median of a concentration before any row
+    half   median of a concentration before any row; 0: there is no prior
     """
     depths = range(1, len(sizes) + 1)
     nodes = {d: list(itertools.product(*(range(s) for s in sizes[:d]))) for d in (0, *depths)}
@@ -49,7 +49,9 @@ def hierarchical(rows, sizes, n_values, alpha, concentrations, half, sweeps=300)
                     drawn[u].append(min(t, n[u][x]))
             below = sum(digamma(a[d] + sum(n[u])) - digamma(a[d]) for u in nodes[d] if sum(n[u]))
             # ln of the prior density of ln a is ln a - 2 ln(a + half), up to a constant
-            better[d] = (sum(map(sum, drawn.values())) + 1) / (below + 2 / (a[d] + half))
+            more, less = (1, 2 / (a[d] + half)) if half else (0, 0)
+            if below + less:
+                better[d] = (sum(map(sum, drawn.values())) + more) / (below + less)
             for v in nodes[d - 1]:
                 children = [u for u in nodes[d] if u[:-1] == v]
                 n[v] = [direct[v][x] + sum(drawn[u][x] for u in children) for x in range(n_values)]

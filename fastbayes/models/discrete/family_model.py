@@ -486,7 +486,9 @@ class _Together(Without):
 class BackOff(FamilyModel, Iterative):
     """A network whose tables may be drawn to those with fewer parents; a subclass says when."""
 
-    smoothing: str = fitted()  # a parameter of the models that are one
+    # parameters of the models that are one
+    smoothing: str = fitted()
+    concentration: float = fitted()
     tol: Any = fitted()
 
     def _check_parameters(self) -> None:
@@ -505,6 +507,7 @@ class BackOff(FamilyModel, Iterative):
                 *(cells, family[-1], smoothing.alpha),
                 tol=tol,
                 max_iter=int(self.max_iter),
+                half=float(self.concentration),
             )
             for q, family in enumerate(cells.families)
         ]

@@ -32,12 +32,13 @@ from numpy.typing import NDArray
 
 from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.parameters import number, parameter
 from fastbayes.models.estimator.smoothing import CountTables, logs
 
 Ints = NDArray[np.int64]
 
 # Rows of a node that are as likely to have more than half of the say as less, before any is seen:
-# from 4 to 8 the loss of generated tables of 30 to 2,000 rows was least.
+# from 4 to 8 the loss of generated tables of 30 to 2,000 rows was least. 0: there is no prior.
 HALF = 5.0
 # Logarithms of concentrations stay in this range, begin at 0, and move by a leap at most.
 RANGE, LEAP = (float(np.log(1e-3)), float(np.log(1e6))), 2.0
@@ -61,9 +62,11 @@ class _Level:
     direct  (n_cells,) rows counted at the node itself: those below are not known
     n       (n_cells,) these, and what nodes below drew from the node
     theta   (n_cells,) the mean of the node
+    half    median of the concentration before any row; 0: there is no prior
     """
 
-    def __init__(self, total: Floats, direct: Floats, above: _Level | None) -> None:
+    def __init__(self, total: Floats, direct: Floats, above: _Level | None, half: float) -> None:
+        self.half = half
         n_values = total.shape[1]
         self.shape = total.shape
         self.cells = np.flatnonzero(total.reshape(-1) > 0)
@@ -113,7 +116,9 @@ class _Level:
         t = np.minimum(t, self.n)
         below = float((psi[2 * k : -1] - psi[-1]).sum())
         drawn = float(t.sum())
-        return t, float(np.log((drawn + 1.0) / (below + 2.0 / (a + HALF)))) - log_a
+        if self.half:
+            drawn, below = drawn + 1.0, below + 2.0 / (a + self.half)
+        return t, float(np.log(drawn / below)) - log_a if drawn > 0 and below > 0 else 0.0
 
     @property
     def totals(self) -> Floats:
@@ -124,6 +129,18 @@ class _Level:
         """Set the means of the nodes, given those of the nodes above."""
         a = float(np.exp(self.log_a))
         self.theta = (self.n + a * mean[self.parent]) / (self.totals[self.node] + a)
+
+
+CONCENTRATION: Any = parameter(
+    """
+    Of smoothing="hdp", the median of a concentration before any row: a node of so many rows is as
+    likely to have more than half of the say as less. 0: there is no prior, as in files written
+    before there was one, and concentrations are the most likely ones.
+    """,
+    default=HALF,
+    check=number(),
+    before=0.0,
+)
 
 
 def check_smoothing(smoothing: Any, alpha: Any) -> None:
@@ -137,16 +154,14 @@ def backed_off(
     cells: CountTables,
     j: int,
     alpha: float,
-    *,
-    tol: float,
-    max_iter: int,
+    **how: Any,
 ) -> tuple[Floats, Convergence]:
     """Return ln P(x_j | parents, c) of `hierarchical`, 0 where x_j is no observation, and its fit.
 
-    `tol` and `max_iter` are those of `concentrations`.
+    What else is given goes to `concentrations`.
     """
     choices = float(cells.choices[j])
-    found = concentrations(totals, choices, alpha, tol=tol, max_iter=max_iter)
+    found = concentrations(totals, choices, alpha, **how)
     table = _whole(*found.point, totals[-1].shape)
     table[..., cells.hidden[cells.offsets[j] : cells.offsets[j + 1]], :] = 1.0
     return logs(table), found
@@ -171,15 +186,22 @@ def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floa
 
 
 def concentrations(
-    totals: Sequence[Floats], choices: float, alpha: float, *, tol: float, max_iter: int
+    totals: Sequence[Floats],
+    choices: float,
+    alpha: float,
+    *,
+    tol: float,
+    max_iter: int,
+    half: float = HALF,
 ) -> Found[tuple[list[_Level], Floats]]:
     """Return the nodes of each depth, and P(x), with the concentrations of largest posterior.
 
     Nothing is known that every sweep raises: what is least at the end is how far the logarithm of a
     concentration moved in the last one, which `tol` bounds and the trace keeps, from infinity.
+    `half` is their median before any row, 0 for no prior.
     """
     return converged(
-        _sweeps(totals, choices, alpha, tol),
+        _sweeps(totals, choices, alpha, tol, half),
         tol=tol,
         max_iter=max_iter,
         what="smoothing='hdp'",
@@ -188,7 +210,7 @@ def concentrations(
 
 
 def _sweeps(
-    totals: Sequence[Floats], choices: float, alpha: float, tol: float
+    totals: Sequence[Floats], choices: float, alpha: float, tol: float, half: float
 ) -> Steps[tuple[list[_Level], Floats]]:
     """Yield the nodes of each depth, and P(x), after ever more sweeps."""
     levels: list[_Level] = []
@@ -198,7 +220,7 @@ def _sweeps(
         if depth + 1 < len(flat):
             below = flat[depth + 1].reshape(len(total), -1, total.shape[1]).sum(axis=1)
             direct = np.where(total - below > ROUNDING * total, total - below, 0.0)
-        levels.append(_Level(total, direct, levels[-1] if levels else None))
+        levels.append(_Level(total, direct, levels[-1] if levels else None, half))
     n_values = flat[0].shape[1]
     root = _root(flat[0].sum(axis=0), choices, alpha)
     _top_down(levels, root)

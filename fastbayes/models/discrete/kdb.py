@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.iteration import Convergence
 from fastbayes.models.discrete.family_model import BackOff, FamilyTables, from_pairs
-from fastbayes.models.discrete.hierarchical import SWEEPS, TOL
+from fastbayes.models.discrete.hierarchical import CONCENTRATION, SWEEPS, TOL
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.selective import CRITERIA, network_losses, reduced
 from fastbayes.models.discrete.structure import Family, information_in_runs, k_dependent
@@ -104,6 +104,7 @@ class KDB(BackOff):
         default="laplace",
         choices=("laplace", "hdp"),
     )
+    concentration: float = CONCENTRATION
     tol: float = tolerance(
         'smoothing="hdp" stops where a sweep moves the logarithm of no concentration by more.', TOL
     )

@@ -17,7 +17,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.scoring import children_first
 from fastbayes.models.discrete.family_model import BackOff, FamilyModel, FamilyTables, from_pairs
-from fastbayes.models.discrete.hierarchical import SWEEPS
+from fastbayes.models.discrete.hierarchical import CONCENTRATION, SWEEPS
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import (
     counts_of_tree,
@@ -206,6 +206,7 @@ class TAN(BackOff, TreeClassifier):
         default="laplace",
         choices=("laplace", "hdp"),
     )
+    concentration: float = CONCENTRATION
     root: str | None = parameter(
         "Name of the feature at the root; None takes the one that says most about the class.",
         default=None,
