@@ -15,9 +15,9 @@ def sorted_values(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     """Return values without nulls in ascending order, and where each one stood."""
     if len(values) <= FEW_VALUES and not pa.types.is_null(values.type):
         listed = values.to_pylist()
-        if listed == sorted(listed):
-            return values, np.arange(len(listed))
-        order = np.array(sorted(range(len(listed)), key=listed.__getitem__), np.int64)
+        ascends = listed == sorted(listed)
+        at = range(len(listed)) if ascends else sorted(range(len(listed)), key=listed.__getitem__)
+        order = np.array(at, np.int64)  # `arange` would let go of the interpreter's lock
         return values_at(values, order), order
     if not pa.types.is_string(values.type):
         order = ascending(values)

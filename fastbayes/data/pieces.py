@@ -68,7 +68,9 @@ class Pieces:
 
     @cached_property
     def _table(self) -> pa.Table:
-        chosen = self._rows.select(list(self._places))
+        chosen = self._rows
+        if chosen.schema.names != [*self._places]:  # `select` lets go of the interpreter's lock
+            chosen = chosen.select([*self._places])
         return chosen if isinstance(chosen, pa.Table) else pa.Table.from_batches([chosen])
 
     @cached_property
