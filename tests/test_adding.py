@@ -225,7 +225,7 @@ class Ranges(Classifier):
 
 @pytest.fixture
 def _known(_registered: None) -> Iterator[None]:
-    models.register(Ranges, name="ranges", candidates=models.COMPARED)
+    models.register(Ranges, name="ranges", candidates=(models.Candidate(),))
     yield
     del models.MODELS["Ranges"]
 

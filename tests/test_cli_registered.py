@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import fastbayes as fb
 from fastbayes.cli import main
 from fastbayes.models.estimator.parameters import parameter
-from fastbayes.models.registry import COMPARED, MODELS, register
+from fastbayes.models.registry import MODELS, Candidate, register
 
 
 class SharpBayes(fb.NaiveBayes):
@@ -28,7 +28,7 @@ class SharpBayes(fb.NaiveBayes):
 
 @pytest.fixture
 def registered():
-    register(SharpBayes, name="sharp-bayes", candidates=COMPARED)
+    register(SharpBayes, name="sharp-bayes", candidates=(Candidate(),))
     yield
     del MODELS["SharpBayes"]
 
