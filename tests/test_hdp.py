@@ -18,7 +18,6 @@ import fastbayes as fb
 from fastbayes import generate
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.discrete.hierarchical import HALF, digamma, hierarchical
-from fastbayes.models.discrete.hierarchical import _whole as whole
 from fastbayes.models.discrete.hierarchical import concentrations as fitted
 
 
@@ -67,10 +66,10 @@ def test_tables__are_the_fixed_point_node_by_node(
 ) -> None:
     rows = rows_of(seed, sizes, n_values, 60, holes)
     totals = totals_of(rows, sizes, n_values)
-    levels, root = fitted(totals, n_values, alpha, tol=1e-3, max_iter=200, half=half).point
+    levels, _ = fitted(totals, n_values, alpha, tol=1e-3, max_iter=200, half=half).point
     concentrations = [float(np.exp(level.log_a)) for level in levels]
     expected, better = naive.hierarchical(rows, sizes, n_values, alpha, concentrations, half)
-    found = whole(levels, root, totals[-1].shape)
+    found = hierarchical(totals, n_values, alpha, half)
     for (c, *parents), theta in expected.items():
         np.testing.assert_allclose(found[(*parents, slice(None), c)], theta, atol=2e-3)
     for a, again in zip(concentrations, better, strict=True):

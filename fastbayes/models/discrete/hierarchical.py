@@ -167,7 +167,9 @@ def backed_off(
     return logs(table), found
 
 
-def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floats:
+def hierarchical(
+    totals: Sequence[Floats], choices: float, alpha: float, half: float = HALF
+) -> Floats:
     """Return P(x | parents, c), smoothed towards fewer parents, as the last of `totals`.
 
     Parameters
@@ -180,8 +182,10 @@ def hierarchical(totals: Sequence[Floats], choices: float, alpha: float) -> Floa
         those of which nothing was seen.
     alpha
         Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
+    half
+        Median of a concentration before any row; 0: there is no prior.
     """
-    found = concentrations(totals, choices, alpha, tol=TOL, max_iter=SWEEPS)
+    found = concentrations(totals, choices, alpha, tol=TOL, max_iter=SWEEPS, half=half)
     return _whole(*found.point, totals[-1].shape)
 
 
