@@ -242,7 +242,7 @@ register(
         # A weak penalty: it is there for rules, and other models are for noise.
         Candidate(
             "-pairs",
-            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.03},
+            {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.3},
             effort=Effort(20.0, together=2),
         ),
     ),

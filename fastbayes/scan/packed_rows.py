@@ -232,9 +232,8 @@ class TravellingHessian(NamedTuple):
 
     theta: Floats
 
-    @property
-    def matrix(self) -> None:
-        """All of them at once: see `ExpandedRows`."""
+    def matrix(self, products: float = 0.0) -> None:
+        """Return no pass for all of them at once: see `ExpandedRows`."""
 
     def product(self, direction: Floats) -> Pass:
         """Return the pass that gives the product with a direction."""

@@ -134,9 +134,7 @@ def test_passes_equal_the_naive_ones(module, case):
 def test_the_whole_matrix_gives_the_products(case):
     gradient = numpy_twin.Gradient(case.layout)
     packed = gradient.packed(case.batch, case.weight)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(numpy_twin, "PRODUCTS", 1e9)
-        matrix = gradient.hessian(case.theta, keep=True).matrix(packed)
+    matrix = gradient.hessian(case.theta, keep=True).matrix(products=1e9)(packed)
     assert matrix.shape == (case.theta.size, case.theta.size)
     product = gradient.hessian_product(case.theta, case.direction)(packed)
     close(matrix @ case.direction.ravel(), product, 1e-10)
@@ -146,8 +144,9 @@ def test_the_whole_matrix__where_it_takes_less_than_products():
     few = numpy_twin.Gradient(Layout.of([3, 4], 2))
     many = numpy_twin.Gradient(Layout.of([300, 400], 2))
     for gradient, keep, made in ((few, True, True), (few, False, False), (many, True, False)):
-        theta = np.zeros((gradient.layout.n_rows, 1))
-        assert (gradient.hessian(theta, keep=keep).matrix is not None) is made
+        hessian = gradient.hessian(np.zeros((gradient.layout.n_rows, 1)), keep=keep)
+        assert (hessian.matrix() is not None) is made
+    assert hessian.matrix(products=1e4) is not None
 
 
 def passes_of(module, case, theta=None):

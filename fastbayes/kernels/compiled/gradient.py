@@ -361,11 +361,12 @@ class Gradient:
 class Hessian:
     """Second derivatives of the loss of rows at some coefficients; see the numpy twin."""
 
-    matrix = None  # of many rows products take less
-
     def __init__(self, gradient: Gradient, theta: Floats, keep: bool) -> None:
         self._gradient, self._shares = gradient, _Sweep(gradient, SHARES, theta)
         self._kept: dict[int, tuple[Packed, Coarse]] | None = {} if keep else None
+
+    def matrix(self, products: float = 0.0) -> None:
+        """Return no pass for the whole matrix: of many rows products take less."""
 
     def product(self, direction: Floats) -> Callable[[Packed], Floats]:
         """Return the pass that gives the product with a direction (P, M).

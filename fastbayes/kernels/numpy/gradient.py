@@ -244,20 +244,23 @@ class Hessian:
 
         return run
 
-    @property
-    def matrix(self) -> Callable[[Packed], Floats] | None:
-        """The pass that gives the whole matrix, (P M, P M); None where products take less."""
+    def matrix(self, products: float = PRODUCTS) -> Callable[[Packed], Floats] | None:
+        """Return the pass that gives the whole matrix, (P M, P M).
+
+        None where so many products with directions take less.
+        """
         layout = self._gradient.layout
         size, m = layout.n_rows, layout.n_outputs
+        own = max(1, m - 1)  # over classes rows sum to 0: the last one's follow from the others
         terms = 1 + len(layout.sizes) + len(layout.pairs) + layout.n_numeric
-        if self._kept is None or CHEAPER * size * size * (m + 1) / 2 > PRODUCTS * terms:
+        if self._kept is None or CHEAPER * size * size * (own + 1) / 2 > products * terms:
             return None
 
         def run(packed: Packed) -> Floats:
             shares, x = self._shares_of(packed), packed.indicators(layout)
             found = np.zeros((size, m, size, m))
-            for k in range(m):
-                for other in range(k, m):
+            for k in range(own):
+                for other in range(k, own):
                     p = shares[:, k]
                     # Of two classes the product of both shares is what is kept.
                     share = p if m == 1 else p * ((k == other) - shares[:, other])
@@ -267,6 +270,9 @@ class Hessian:
                     for some in _pieces(packed.n_rows, block.size):
                         block += (x[some].T * share[some]) @ x[some]
                     found[:, k, :, other] = found[:, other, :, k] = block
+            if m > 1:
+                found[..., -1] = -found[..., :-1].sum(axis=3)
+                found[:, -1] = -found[:, :-1].sum(axis=1)
             return found.reshape(size * m, size * m)
 
         return run

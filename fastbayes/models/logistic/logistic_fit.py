@@ -180,7 +180,7 @@ class Penalised:
     def hessian_product(self, theta: Floats) -> Callable[[Floats], Floats]:
         """Return the function from a direction to the Hessian's product with it."""
         hessian = self.rows.hessian(theta)
-        whole = None if hessian.matrix is None else self.rows.sums(hessian.matrix)
+        whole = None if (matrix := hessian.matrix()) is None else self.rows.sums(matrix)
 
         def product(direction: Floats) -> Floats:
             bent: Floats
@@ -213,9 +213,13 @@ def remembered(rows: PackedRows, theta: Floats, memory: Memory | None) -> Memory
         and size <= MOST_KEPT
         and size * p * rows.n_rows <= MOST_CELLS
     ):
-        hessian, units = rows.hessian(theta), np.eye(size).reshape(size, p, m)
-        curvature = np.array([rows.sums(hessian.product(unit)).ravel() for unit in units])
-        curvature = (curvature + curvature.T) / 2
+        hessian = rows.hessian(theta)
+        if (matrix := hessian.matrix(size)) is not None:
+            curvature = rows.sums(matrix)
+        else:
+            units = np.eye(size).reshape(size, p, m)
+            curvature = np.array([rows.sums(hessian.product(unit)).ravel() for unit in units])
+            curvature = (curvature + curvature.T) / 2
     else:
         curvature = rows.sums(rows.gradient.curvature(theta))
     if memory is None:
