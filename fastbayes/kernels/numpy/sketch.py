@@ -50,7 +50,10 @@ class SketchEntries:
     def take(self, entries: Entries, shift: int) -> None:
         """Add the entries of another sketch; see the compiled twin."""
         self.shift = max(self.shift, shift)
-        self._take(entries)
+        if self._parts or shift < self.shift:
+            self._take(entries)
+        else:  # in order and summed as they are
+            self._parts, self._settled = [entries], False
 
     def entries(self) -> Entries:
         """Return the entries in order; see the compiled twin."""
@@ -72,6 +75,9 @@ class SketchEntries:
     def settle(self) -> None:
         """Keep as many entries as are allowed; see the compiled twin."""
         if self._settled:
+            return
+        if len(self._parts) == 1 and len(self._parts[0].label) <= min(self.limit, self.few):
+            self._settled = True
             return
         whole = ordered(_together(self._parts))
         first = np.searchsorted(whole.label, np.unique(whole.label))
