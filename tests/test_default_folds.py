@@ -11,7 +11,9 @@ import pyarrow.csv
 import pytest
 
 import fastbayes as fb
-from fastbayes.data.folds import FOLDS, MANY_ROWS, folds_for
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.data.folds import FOLDS, MANY_ROWS, FoldsByClass, FoldsByPlace, folds_for
+from fastbayes.data.source import open_source
 
 MODELS = ["naive-bayes", "tan"]
 
@@ -61,7 +63,53 @@ def test_blend__keeps_the_number_of_folds(tmp_path: Path) -> None:
     board = fb.compare(table, "y", models=MODELS, folds=4)
     assert board.blend().n_folds_ == 4
     alone = fb.compare(table, "y", models=MODELS, validation="leave_one_out")
-    assert alone.blend().n_folds_ == folds_for(60) == 10
+    assert alone.blend().n_folds_ == folds_for(60) == 20
+
+
+LABELS = {
+    "text": pa.array([*"aab"] * 20 + [*"cccc"]),
+    "dictionary": pa.array([*"aab"] * 20 + [*"cccc"]).dictionary_encode(),
+    "numbers": pa.array([*[3, 3, 7] * 20, 1, 1, 1, 1]),
+    "gaps": pa.array([*[True, True, False] * 20, *[None] * 4]),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("k", [2, 7, 20, 64])
+def test_folds_by_class__share_each_class_and_all_rows_out(labels: str, k: int) -> None:
+    """No two folds differ by more than a row, of all rows or of a class, whatever the pieces."""
+    column = LABELS[labels]
+    table = pa.table({"y": pa.chunked_array([column[:10], column[10:11], column[11:]])})
+    source, found = open_source(table), []
+    folds = FoldsByClass.dealt(source, "y", k)
+    for segment in source.segments(BLOCK_ROWS):
+        done = 0
+        for block in segment.batches():
+            found += folds.of(segment, done, block).tolist()
+            done += block.num_rows
+    assert folds.names() == ([*range(k)], tuple(map(str, range(k))))
+    for own in (None, *set(column.to_pylist())):
+        some = [f for f, y in zip(found, column.to_pylist(), strict=True) if own in (None, y)]
+        counts = np.bincount(some, minlength=k)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_folds_by_class__are_in_no_order_of_the_rows_and_repeat_by_the_seed() -> None:
+    source = open_source(pa.table({"y": ["a"] * 90 + ["b"] * 10}))
+    (segment,) = source.segments(BLOCK_ROWS)
+    (block,) = segment.batches()
+    found = [FoldsByClass.dealt(source, "y", 10, seed).of(segment, 0, block) for seed in (0, 0, 1)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
+    assert sorted(found[0][90:]) == [*range(10)]
+    assert abs(np.corrcoef(found[0][:90], np.arange(90))[0, 1]) < 0.25
+
+
+@pytest.mark.parametrize(("n", "by_class"), [(60, True), (MANY_ROWS - 1, True), (MANY_ROWS, False)])
+def test_default_folds__of_few_rows_are_by_class(n: int, by_class: bool) -> None:
+    folds = fb.Blend().apart(open_source(rows(n)), "y")
+    assert isinstance(folds, FoldsByClass) is by_class
+    assert isinstance(fb.Blend(folds=4).apart(open_source(rows(n)), "y"), FoldsByPlace)
 
 
 def test_few_rows__are_judged_as_of_almost_all_of_them() -> None:

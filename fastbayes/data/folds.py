@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -69,8 +69,52 @@ class FoldsByPlace(Folds):
         return list(range(self.k)), tuple(map(str, range(self.k)))
 
 
+class FoldsByClass(Folds):
+    """Folds of equal size in which each class has its share: its rows are dealt to them in turn.
+
+    A class of few rows loses as few of them as can be to the models that are judged by it.
+
+    codes  The fold of each row of each segment, by the segment's index.
+    """
+
+    def __init__(self, k: int, codes: Mapping[int, Codes]) -> None:
+        self.k, self._codes = k, codes
+
+    @classmethod
+    def dealt(cls, source: Source, target: str, k: int, seed: int = 0) -> Self:
+        """Return k folds of the rows of a source, which are read; they come in a random order."""
+        labels, sizes = list[pa.Array](), dict[int, int]()
+        for segment in source.segments(BLOCK_ROWS):
+            sizes[segment.index] = 0
+            for rows in segment.batches():
+                column = rows.column(target)
+                if pa.types.is_dictionary(column.type):
+                    column = column.cast(column.type.value_type)
+                labels.append(column)
+                sizes[segment.index] += rows.num_rows
+        n = sum(sizes.values())
+        classes = np.zeros(n, np.int64)
+        if labels:
+            classes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
+            classes = classes.fill_null(-1).to_numpy(zero_copy_only=False)
+        start = scrambled(np.array([seed % (1 << 64)], np.uint64))
+        order = np.lexsort((scrambled(np.arange(n, dtype=np.uint64) ^ start), classes))
+        folds = np.empty(n, np.int64)
+        folds[order] = np.arange(n) % k
+        parts = np.split(folds, np.cumsum([*sizes.values()])[:-1])
+        return cls(k, dict(zip(sizes, parts, strict=True)))
+
+    def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
+        """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
+        return self._codes[segment.index][done : done + rows.num_rows]
+
+    def names(self) -> tuple[list[int], tuple[str, ...]]:
+        """Return the folds in their order, and their numbers."""
+        return list(range(self.k)), tuple(map(str, range(self.k)))
+
+
 # Folds where nothing else is said: those of at most so many rows, and of all others.
-FEW_ROWS = ((50, 20), (1_000, 10))
+FEW_ROWS = ((100, 20), (1_000, 10))
 FOLDS = 5
 # Of more rows the number of folds is the same, whatever it is.
 MANY_ROWS = FEW_ROWS[-1][0] + 1
@@ -81,7 +125,7 @@ def folds_for(n_rows: int) -> int:
 
     Models of k - 1 of k folds have fewer rows than the one that is judged, and seem worse than it
     by about c/(n (k - 1)) nats, where c/n is what a model of n rows loses to one of many. So the
-    fewer the rows, the more folds, which then cost little: 20 (or each row by itself) up to 50
+    fewer the rows, the more folds, which then cost little: 20 (or each row by itself) up to 100
     rows, 10 up to 1,000 and 5 beyond.
 
     References

@@ -28,6 +28,7 @@ from fastbayes.data.folds import (
     MANY_ROWS,
     Census,
     Folds,
+    FoldsByClass,
     FoldsByColumn,
     FoldsByPlace,
     folds_for,
@@ -146,10 +147,11 @@ def with_folds(
     return joined, FoldsByColumn(joined.schema, name)
 
 
-def default_folds(source: Source | Joined, seed: int = 0) -> FoldsByPlace:
-    """Return folds by place, as many as the number of rows asks for.
+def default_folds(source: Source | Joined, target: str, seed: int = 0) -> Folds:
+    """Return folds of rows of classes, as many as the number of rows asks for.
 
-    Where the source does not know that, rows are read until there are many.
+    Of few rows each class has its share in every fold; many have it by chance. Where the source
+    does not know how many they are, rows are read until there are many.
     """
     if isinstance(source, Counter):
         return FoldsByPlace(FOLDS, seed)
@@ -161,7 +163,9 @@ def default_folds(source: Source | Joined, seed: int = 0) -> FoldsByPlace:
                 n_rows += rows.num_rows
                 if n_rows >= MANY_ROWS:
                     return FoldsByPlace(folds_for(n_rows), seed)
-    return FoldsByPlace(folds_for(n_rows), seed)
+    if n_rows >= MANY_ROWS:
+        return FoldsByPlace(folds_for(n_rows), seed)
+    return FoldsByClass.dealt(source, target, folds_for(n_rows), seed)
 
 
 def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:

@@ -182,8 +182,8 @@ class Blend(TableRows):
     )
     folds: int | None = parameter(
         """
-        Number of folds; None: by the number of rows, as in `compare`: 20 of up to 50 rows, 10 of
-        up to 1,000 and 5 of more.
+        Number of folds; None: those of `compare`, 20 of up to 100 rows, 10 of up to 1,000 and 5 of
+        more, in which each class has its share.
         """,
         default=None,
         check=whole(2, besides=(None,)),
@@ -256,7 +256,7 @@ class Blend(TableRows):
         if hasattr(X, "__next__"):
             raise read_only_once(type(X).__name__, SCANS)
         source, target, weight, domains = open_training(self, X, y, sample_weight, reset=True)
-        folds = self.apart(source)
+        folds = self.apart(source, target)
         features = [name for name in source.schema.names if name not in (target, weight)]
         parts = date_parts(source, features, self.dates, threads=self.threads)
         domains = {**domains, **declared(self.domains)}
@@ -273,18 +273,21 @@ class Blend(TableRows):
         named = "feature_names_in_" in vars(self)
         return self.learn(Opened(source, target, weight, folds, learning), named=named)
 
-    def apart(self, source: Any) -> Folds:
+    def apart(self, source: Any, target: str) -> Folds:
         """Return which fold each row of an open source belongs to.
 
         Parameters
         ----------
         source
             The rows; where it does not know how many they are, some are read.
+        target
+            Name of the class column.
 
         Returns
         -------
         Folds
-            Folds by the place of a row.
+            Folds by the place of a row; by default, of few rows, folds in which each class has its
+            share.
 
         Raises
         ------
@@ -292,7 +295,7 @@ class Blend(TableRows):
             When workers read the rows, which have no places.
         """
         given = self.folds
-        folds = default_folds(source) if given is None else FoldsByPlace(int(given))
+        folds = default_folds(source, target) if given is None else FoldsByPlace(int(given))
         with_folds(source, folds)
         return folds
 

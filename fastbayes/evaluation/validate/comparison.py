@@ -991,8 +991,9 @@ def compare(
         "all" is all that the columns allow, and so is the default, but for models that would take
         long (see Notes).
     folds, seed
-        As in `k_fold`; by default 20 folds of up to 50 rows (of up to 20 each row by itself), 10
+        As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
+        In the default folds each class has its share.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss
@@ -1104,7 +1105,7 @@ def compare(
     check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
     if folds is None and (validation == "k_fold" or not (validation or elsewhere)):
-        apart = default_folds(opened.source, seed)
+        apart = default_folds(opened.source, str(opened.target), seed)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     by_folds, named = opened.folds is not None, not is_array(source)
 
@@ -1153,7 +1154,7 @@ def compare(
         blend._check_parameters()
         rows = opened
         if not by_folds:
-            rows = opened._replace(folds=blend.apart(opened.source))
+            rows = opened._replace(folds=blend.apart(opened.source, str(opened.target)))
         return blend.learn(rows, named=named, progress=progress)
 
     return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
