@@ -106,10 +106,11 @@ def test_folds_by_class__are_in_no_order_of_the_rows_and_repeat_by_the_seed() ->
 
 
 @pytest.mark.parametrize(("n", "by_class"), [(60, True), (MANY_ROWS - 1, True), (MANY_ROWS, False)])
-def test_default_folds__of_few_rows_are_by_class(n: int, by_class: bool) -> None:
-    folds = fb.Blend().apart(open_source(rows(n)), "y")
-    assert isinstance(folds, FoldsByClass) is by_class
-    assert isinstance(fb.Blend(folds=4).apart(open_source(rows(n)), "y"), FoldsByPlace)
+def test_folds__of_few_rows_are_by_class(n: int, by_class: bool) -> None:
+    for k in (None, 4):
+        folds = fb.Blend(folds=k).apart(open_source(rows(n)), "y")
+        assert type(folds) is (FoldsByClass if by_class else FoldsByPlace)
+        assert len(folds.names()[0]) == (k or folds_for(n))
 
 
 def test_few_rows__are_judged_as_of_almost_all_of_them() -> None:

@@ -186,11 +186,17 @@ def test_figures__are_those_of_the_probabilities(model: Any) -> None:
     assert told["folds"]["2"]["accuracy"] == result.folds["2"].accuracy
 
 
-def test_folds__are_those_of_count_and_move_with_the_seed() -> None:
-    table = random_rows(8, n=103)
-    result = k_fold(fb.AODE(), table)
+def test_folds__of_many_rows_are_those_of_count() -> None:
+    table = random_rows(8, n=1_003)
+    result = k_fold(fb.NaiveBayes(), table)
     stats = counted(table, folds=10)
     assert [f.n for f in result.folds.values()] == [f.n_rows for f in stats.folds]
+
+
+def test_folds__move_with_the_seed() -> None:
+    table = random_rows(8, n=103)
+    result = k_fold(fb.AODE(), table)
+    assert sorted(f.n for f in result.folds.values()) == [10] * 7 + [11] * 3
     again, other = k_fold(fb.AODE(), table, seed=0), k_fold(fb.AODE(), table, seed=1)
     assert np.array_equal(result.proba, again.proba)
     assert not np.allclose(result.proba, other.proba)

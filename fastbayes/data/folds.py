@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -101,7 +102,8 @@ class FoldsByClass(Folds):
         order = np.lexsort((scrambled(np.arange(n, dtype=np.uint64) ^ start), classes))
         folds = np.empty(n, np.int64)
         folds[order] = np.arange(n) % k
-        parts = np.split(folds, np.cumsum([*sizes.values()])[:-1])
+        ends = np.cumsum([0, *sizes.values()])
+        parts = (folds[first:last] for first, last in pairwise(ends))
         return cls(k, dict(zip(sizes, parts, strict=True)))
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:

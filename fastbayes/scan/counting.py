@@ -147,25 +147,30 @@ def with_folds(
     return joined, FoldsByColumn(joined.schema, name)
 
 
-def default_folds(source: Source | Joined, target: str, seed: int = 0) -> Folds:
-    """Return folds of rows of classes, as many as the number of rows asks for.
+def number_of_folds(folds: Any) -> int | None:
+    """Return a number of folds; None of a column, an array, or what `with_folds` refuses."""
+    number = isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2
+    return int(folds) if number else None
 
-    Of few rows each class has its share in every fold; many have it by chance. Where the source
-    does not know how many they are, rows are read until there are many.
+
+def folds_apart(source: Source | Joined, target: str, k: int | None = None, seed: int = 0) -> Folds:
+    """Return k folds that models are judged by; by default as many as the number of rows asks for.
+
+    Of few rows each class has its share in every fold; many have it by chance, and are in folds by
+    place. Where the source does not know how many they are, rows are read until there are many.
     """
     if isinstance(source, Counter):
-        return FoldsByPlace(FOLDS, seed)
+        return FoldsByPlace(FOLDS if k is None else k, seed)
     n_rows = source.n_rows
     if n_rows is None:
+        blocks = (rows for segment in source.segments(BLOCK_ROWS) for rows in segment.batches())
         n_rows = 0
-        for segment in source.segments(BLOCK_ROWS):
-            for rows in segment.batches():
-                n_rows += rows.num_rows
-                if n_rows >= MANY_ROWS:
-                    return FoldsByPlace(folds_for(n_rows), seed)
+        while n_rows < MANY_ROWS and (rows := next(blocks, None)) is not None:
+            n_rows += rows.num_rows
+    k = folds_for(n_rows) if k is None else k
     if n_rows >= MANY_ROWS:
-        return FoldsByPlace(folds_for(n_rows), seed)
-    return FoldsByClass.dealt(source, target, folds_for(n_rows), seed)
+        return FoldsByPlace(k, seed)
+    return FoldsByClass.dealt(source, target, k, seed)
 
 
 def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:

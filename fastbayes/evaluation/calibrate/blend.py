@@ -17,7 +17,7 @@ from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Folds, FoldsByPlace
+from fastbayes.data.folds import Folds
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
 from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pools, cross_fitted
@@ -36,7 +36,7 @@ from fastbayes.models.estimator.parameters import (
 )
 from fastbayes.models.estimator.store import jsonable, made
 from fastbayes.models.estimator.unavailable import unavailable
-from fastbayes.scan.counting import Opened, default_folds, with_folds
+from fastbayes.scan.counting import Opened, folds_apart, with_folds
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
@@ -182,8 +182,8 @@ class Blend(TableRows):
     )
     folds: int | None = parameter(
         """
-        Number of folds; None: those of `compare`, 20 of up to 100 rows, 10 of up to 1,000 and 5 of
-        more, in which each class has its share.
+        Number of folds, as in `k_fold`; None: 20 of up to 100 rows, 10 of up to 1,000 and 5 of
+        more, as in `compare`.
         """,
         default=None,
         check=whole(2, besides=(None,)),
@@ -286,16 +286,14 @@ class Blend(TableRows):
         Returns
         -------
         Folds
-            Folds by the place of a row; by default, of few rows, folds in which each class has its
-            share.
+            Folds by the place of a row; of few rows folds in which each class has its share.
 
         Raises
         ------
         DataError
             When workers read the rows, which have no places.
         """
-        given = self.folds
-        folds = default_folds(source, target) if given is None else FoldsByPlace(int(given))
+        folds = folds_apart(source, target, self.folds)
         with_folds(source, folds)
         return folds
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import FoldsByPlace
 from fastbayes.evaluation.calibrate.posterior_maps import Scan
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
@@ -34,7 +33,7 @@ from fastbayes.models.estimator.protocol import (
     split_target,
 )
 from fastbayes.models.leave_one_out.loo import loo_scorer
-from fastbayes.scan.counting import Opened, with_folds
+from fastbayes.scan.counting import Opened, folds_apart, with_folds
 
 logger = logging.getLogger("fastbayes")
 
@@ -123,7 +122,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         missing=model._counts_missing,
         parts=schema.parts,
     )
-    source, apart = with_folds(source, FoldsByPlace(folds))
+    source, apart = with_folds(source, folds_apart(source, target, folds))
     models, _, encoding = fitted_without_folds(
         partial(_fresh, model),
         Opened(source, target, weight, apart, learning),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
@@ -29,7 +28,7 @@ from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Folds, FoldsByPlace
+from fastbayes.data.folds import Folds
 from fastbayes.data.segments import check_rereadable
 from fastbayes.evaluation.validate.array_estimators import (
     ArrayScorer,
@@ -67,7 +66,13 @@ from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, Effort, by_name, candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, default_folds, opened_to_learn, with_folds
+from fastbayes.scan.counting import (
+    Opened,
+    folds_apart,
+    number_of_folds,
+    opened_to_learn,
+    with_folds,
+)
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import cuts_by_rules, learned_columns
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
@@ -993,7 +998,6 @@ def compare(
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
-        In the default folds each class has its share.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss
@@ -1085,12 +1089,11 @@ def compare(
         raise ValueError(f"validation={validation!r}: use 'leave_one_out' or 'k_fold'")
     if folds is not None and validation == "leave_one_out":
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
-    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
-        folds = FoldsByPlace(int(folds), seed)
+    number = number_of_folds(folds)
     opened = opened_to_learn(
         source,
         target,
-        folds=folds,
+        folds=folds if number is None else None,
         sample_weight=sample_weight,
         domains=domains,
         categorical=categorical,
@@ -1104,8 +1107,9 @@ def compare(
     )
     check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
-    if folds is None and (validation == "k_fold" or not (validation or elsewhere)):
-        apart = default_folds(opened.source, str(opened.target), seed)
+    by_default = folds is None and (validation == "k_fold" or not (validation or elsewhere))
+    if by_default or number is not None:
+        apart = folds_apart(opened.source, str(opened.target), number, seed)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     by_folds, named = opened.folds is not None, not is_array(source)
 

@@ -15,7 +15,6 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded
-from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.memory import is_name
 from fastbayes.data.segments import Source, check_rereadable
 from fastbayes.data.source import open_for
@@ -31,7 +30,13 @@ from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
-from fastbayes.scan.counting import opened_to_learn, with_labels
+from fastbayes.scan.counting import (
+    folds_apart,
+    number_of_folds,
+    opened_to_learn,
+    with_folds,
+    with_labels,
+)
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
@@ -368,8 +373,8 @@ def k_fold(
     target
         Name of the class column or (n_rows,) labels. Rows without a class take no part.
     folds
-        A number of folds: each k rows in succession fall into k folds, in random order and without
-        regard to their classes; the name of a column, a fold for each of its values; or (n_rows,)
+        A number of folds, into which rows fall at random; of up to 1,000 rows each class has its
+        share in each fold. Or the name of a column, a fold for each of its values; or (n_rows,)
         values. Where workers read the rows, the name of a column.
     seed
         Seed of that order, where `folds` is a number.
@@ -421,15 +426,14 @@ def k_fold(
         )
     if folds is None:
         raise ValueError("folds=None: use a whole number >= 2, a column or an array")
-    if isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2:
-        folds = FoldsByPlace(int(folds), seed)
+    number = number_of_folds(folds)
     given = {"threads": threads, "memory_limit": memory_limit}
     options = {name: getattr(model, name) if x is None else x for name, x in given.items()}
     params = {**model.get_params(deep=False), **options}
     opened = opened_to_learn(
         source,
         target,
-        folds=folds,
+        folds=folds if number is None else None,
         sample_weight=sample_weight,
         domains=model.domains,
         categorical=model.categorical,
@@ -442,6 +446,9 @@ def k_fold(
         threads=threads,
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
+    if number is not None:
+        apart = folds_apart(opened.source, str(opened.target), number, seed)
+        opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     models, names, encoding = fitted_without_folds(
         partial(type(model), **params), opened, options["threads"], options["memory_limit"]
     )
