@@ -212,6 +212,45 @@ def test_columns_of_very_different_scale():
     assert np.isfinite(model.coef_).all()
 
 
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("penalty", ["l2", "l1"])
+def test_standardize__is_the_penalty_of_standardised_columns(penalty, k):
+    table = rows(300, k)
+    x = table["x"].to_numpy()
+    mean, deviation = np.nanmean(x), np.nanstd(x)
+
+    def told(numbers):
+        at = table.column_names.index("x")
+        return table.set_column(at, "x", pa.array(numbers, from_pandas=True))
+
+    options = {"penalty": penalty, "C": 0.05, "tol": 1e-9}
+    expected = LR(**options).fit(told((x - mean) / deviation), "y")
+    for scale in (1e-3, 1e4):
+        model = LR(standardize=True, **options).fit(told(scale * x), "y")
+        slopes = model.coef_[:, -1] * scale * deviation
+        np.testing.assert_allclose(slopes, expected.coef_[:, -1], atol=1e-6)
+        np.testing.assert_allclose(
+            model.predict_proba(told(scale * x)),
+            expected.predict_proba(told((x - mean) / deviation)),
+            atol=1e-6,
+        )
+    slopes = LR(**options).fit(told(1e-3 * x), "y").coef_[:, -1] * 1e-3 * deviation
+    assert np.abs(slopes).sum() < 0.5 * np.abs(expected.coef_[:, -1]).sum()
+
+
+def test_standardize__has_the_standard_errors_of_standardised_columns():
+    table = rows(300, 2)
+    x = table["x"].to_numpy()
+    scaled = table.set_column(
+        table.column_names.index("x"), "x", pa.array((x - x.mean()) / x.std())
+    )
+    told = {"C": 0.05, "standard_errors": True}
+    one = LR(standardize=True, **told).fit(table, "y").coefficients()
+    other = LR(**told).fit(scaled, "y").coefficients()
+    errors = [found["standard_error"].to_numpy()[-1] for found in (one, other)]
+    np.testing.assert_allclose(errors[0] * x.std(), errors[1], rtol=1e-5)
+
+
 def test_many_values():
     random = np.random.default_rng(0)
     n = 30_000

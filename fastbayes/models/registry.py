@@ -238,7 +238,7 @@ register(
     "fastbayes.models.logistic.logistic",
     "logistic",
     (
-        Candidate(effort=Effort(40.0, by_class=True)),
+        Candidate(parameters={"standardize": True}, effort=Effort(40.0, by_class=True)),
         # A weak penalty: it is there for rules, and other models are for noise.
         Candidate(
             "-pairs",

@@ -991,10 +991,10 @@ def compare(
         "tan-quantile", "kdb", "aode", "aode-quantile", "a2de", "joint-bayes", "joint-gaussian",
         "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes", "logistic",
         "logistic-pairs", "network", and "prior", the shares of the classes ("naive-bayes" has
-        numeric="student", the two of Gaussian Bayes prior="niw"); unfitted models with parameters
-        of their own; estimators of arrays by scikit-learn's protocol (see Notes); or {name: model}.
-        "all" is all that the columns allow, and so is the default, but for models that would take
-        long (see Notes).
+        numeric="student", "logistic" standardize=True, the two of Gaussian Bayes prior="niw");
+        unfitted models with parameters of their own; estimators of arrays by scikit-learn's
+        protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
+        default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
         of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.

@@ -316,8 +316,8 @@ class LogisticRegression(Classifier):
 
     penalty: str | None = parameter(
         """
-        "l2", "l1" or None. The penalty is of the coefficients in the units of the columns;
-        intercepts are free.
+        "l2", "l1" or None. The penalty is of the coefficients in the units of the columns, or see
+        `standardize`; intercepts are free.
         """,
         default="l2",
         kw_only=False,
@@ -330,6 +330,14 @@ class LogisticRegression(Classifier):
         """,
         default=1.0,
         check=number(above=0.0, besides=(math.inf,)),
+    )
+    standardize: bool = parameter(
+        """
+        Whether the penalty is of the coefficients of numbers in units of their columns' standard
+        deviations, so that it does not depend on the units of the columns. `partial_fit` keeps the
+        deviations of the first batch.
+        """,
+        default=False,
     )
     solver: str = parameter(
         """

@@ -300,12 +300,16 @@ def layout_of(
     return Layout.of(sizes, len(schema.classes), center=center, scale=scale, pairs=pairs)
 
 
-def penalty_of(layout: Layout, strength: float, power: int) -> Floats:
-    """Return what each coefficient's `power` is weighed by, (P, 1), in the layout's units."""
+def penalty_of(layout: Layout, strength: float, power: int, *, standardize: bool) -> Floats:
+    """Return what each coefficient's `power` is weighed by, (P, 1), in the layout's units.
+
+    The penalty is of coefficients in these, or in the units of the columns.
+    """
     found = np.full((layout.n_rows, 1), strength)
     found[layout.rows.intercept] = 0.0
-    with np.errstate(over="ignore"):
-        found[layout.numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
+    if not standardize:
+        with np.errstate(over="ignore"):
+            found[layout.numeric, 0] /= np.maximum(layout.scale**power, 1e-300)
     return np.minimum(found, MOST_PENALTY)
 
 
@@ -465,8 +469,9 @@ def solve(
     if isinstance(rows, RowsElsewhere) and ExpandedRows.suit(reading, theta.size):
         rows = ExpandedRows.like(rows, ahead=model.solver == "newton-cg")
     l1, strength = model._penalty == "l1", 0.0 if model._penalty is None else 1.0 / model.C
-    squared = penalty_of(layout, 0.0 if l1 else strength, 2)
-    absolute = penalty_of(layout, strength, 1) + np.zeros_like(theta) if l1 else None
+    given = {"standardize": model.standardize}
+    squared = penalty_of(layout, 0.0 if l1 else strength, 2, **given)
+    absolute = penalty_of(layout, strength, 1, **given) + np.zeros_like(theta) if l1 else None
     project: Projection = centred(stats, layout, 1 if l1 else 2) if memory is None else np.copy
     theta = project(theta)
     # What a penalty overwhelms is 0: elsewhere the objective would be nothing but that penalty.

@@ -55,8 +55,9 @@ def observed(
     references = None
     if model._penalty == "l2":
         every = np.arange(layout.n_rows)
+        penalty = penalty_of(layout, 1 / model.C, 2, standardize=model.standardize)[:, 0]
         for output in range(layout.n_outputs):
-            found[output, output, every, every] += penalty_of(layout, 1 / model.C, 2)[:, 0]
+            found[output, output, every, every] += penalty
     else:
         # The value that most rows have, the first of equals, -1 where there is none.
         counted = [values.of(j).sum(axis=1) for j in range(len(layout.sizes))]
