@@ -10,10 +10,12 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
+from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 
 SOURCE = """
@@ -50,6 +52,7 @@ import numpy as np
 import pyarrow as pa
 
 import fastbayes as fb
+from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 
 random = np.random.default_rng(0)
@@ -111,6 +114,25 @@ def test_counts__the_choice_of_kernels_is_followed(choice, kernels, monkeypatch)
 def test_counts__many_small_jobs_do_not_add_up_to_one_that_compiles(monkeypatch):
     monkeypatch.setattr(dispatch, "_additions", dispatch.FEW_ADDITIONS)
     assert not dispatch.compiled(dispatch.cells_of_whole(dispatch.SMALL - 1, 1.0))
+
+
+def test_rows_that_come_again_and_again_are_as_many_more(monkeypatch):
+    monkeypatch.setenv("FASTBAYES_KERNELS", "auto")
+    cells = dispatch.SMALL // 6 + 1
+
+    def chosen(_):
+        return dispatch.compiled(cells)
+
+    for threads in (1, 3):
+        assert [*in_order(chosen, range(5), threads)] == [False] * 5
+        with dispatch.repeated(2), dispatch.repeated(3):
+            assert [*in_order(chosen, range(5), threads)] == [True] * 5
+        with suppress(KeyError), dispatch.repeated(6):
+            raise KeyError
+        assert not dispatch.compiled(cells)
+    monkeypatch.setenv("FASTBAYES_KERNELS", "never")
+    with dispatch.repeated(6):
+        assert not dispatch.compiled(cells)
 
 
 def test_unknown_choice_is_refused(monkeypatch):
@@ -232,6 +254,7 @@ def test_damaged_file_is_compiled_anew_and_replaced(cached, pattern, damage):
 AT_ONCE = """
 import importlib.util, os, sys, time
 import numpy as np
+from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 
 spec = importlib.util.spec_from_file_location("at_once", sys.argv[1])

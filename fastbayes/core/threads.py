@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -84,12 +85,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def submitted(pool: Executor, function: Callable[..., U], *arguments: Any) -> Future[U]:
-    """Have a pool call a function; the calling thread does once the interpreter is about to end.
+    """Have a pool of threads call a function in the caller's context.
 
-    Then, in a thread that outlives the main one or in `atexit`, no pool takes work any more.
+    Once the interpreter is about to end the calling thread does: then, in a thread that outlives
+    the main one or in `atexit`, no pool takes work any more.
     """
     try:
-        return pool.submit(function, *arguments)
+        return pool.submit(copy_context().run, function, *arguments)
     except RuntimeError:
         done: Future[U] = Future()
         try:

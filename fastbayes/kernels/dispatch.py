@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +46,20 @@ def compiled(cells: float, small: int = SMALL) -> bool:
     choice = os.environ.get("FASTBAYES_KERNELS", "auto")
     if choice not in ("auto", "always", "never"):
         raise ValueError(f"FASTBAYES_KERNELS={choice!r}: use 'auto', 'always' or 'never'")
-    return choice == "always" or (choice == "auto" and cells >= small)
+    return choice == "always" or (choice == "auto" and cells * _times.get() >= small)
+
+
+@contextmanager
+def repeated(times: float) -> Iterator[None]:
+    """Choose kernels as for so many times the cells: the rows of a job come again and again."""
+    before = _times.set(_times.get() * times)
+    try:
+        yield
+    finally:
+        _times.reset(before)
+
+
+_times: ContextVar[float] = ContextVar("times", default=1.0)
 
 
 def cells_of_whole(cells: float, additions: float) -> float:

@@ -321,9 +321,10 @@ class Blend(TableRows):
         contest = ComparisonRunner(
             *(opened, self.discretize, *limits, progress), race=False, named=named
         )
-        found = held_out_members(
-            contest, self.members, self.missing, MOST_HELD, racing=bool(self.race)
-        )
+        with contest.repeated():
+            found = held_out_members(
+                contest, self.members, self.missing, MOST_HELD, racing=bool(self.race)
+            )
         held = HeldPosteriors.joined(found.folds)
         pools = Pools.learned(held)
         used, losses = pools.used, dict(zip(found.names, held.log_loss().tolist(), strict=True))

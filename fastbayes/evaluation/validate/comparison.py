@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -58,6 +58,7 @@ from fastbayes.evaluation.validate.scoring import (
     scores,
 )
 from fastbayes.evaluation.validate.shared_tallies import NUMBERS, OtherBins, SharedTally, View, Way
+from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.inputs import is_array
@@ -404,6 +405,16 @@ class ComparisonRunner:
         rows = MemberRows(self.views.numbers, stats.schema)
         return OtherBins(self.views.batches(bins=False), rows)
 
+    def repeated(self) -> AbstractContextManager[None]:
+        """Return the context in which kernels are chosen by how often the rows come."""
+        return dispatch.repeated(self._times)
+
+    @property
+    def _times(self) -> int:
+        """How often the rows come: all of them, and those without each fold, as far as known."""
+        folds = self.opened.folds
+        return 1 if folds is None else 1 + len(folds.names()[0])
+
     def _check_cost(
         self, n_rows: float, sizes: Callable[[Way], Sequence[int]], n_classes: int
     ) -> None:
@@ -411,8 +422,7 @@ class ComparisonRunner:
 
         `sizes` are the numbers of values of columns, as models see these.
         """
-        folds, most = self.opened.folds, UNASKED + UNASKED_ROW * n_rows
-        times = 1 if folds is None else 1 + len(folds.names()[0])
+        times, most = self._times, UNASKED + UNASKED_ROW * n_rows
         for runner in self._standing():
             if runner.effort is None:
                 continue
@@ -1120,8 +1130,9 @@ def compare(
             race=race,
             named=named,
         )
-        contest.enter(wanted(models, contest, missing))
-        return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
+        with contest.repeated():
+            contest.enter(wanted(models, contest, missing))
+            return contest, contest.by_folds() if by_folds else contest.by_leaving_out()
 
     contest, entries = judged(race)
     if contest.misled():
