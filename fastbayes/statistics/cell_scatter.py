@@ -77,20 +77,24 @@ def pooled(groups: GroupMoments, into: NDArray[Any], n: int) -> GroupMoments:
         Groups there are then.
     """
     p = groups.mean.shape[1]
-    count, shift, mean = np.zeros(n), np.zeros((n, p)), np.zeros((n, p))
-    np.add.at(count, into, groups.n)
+    shift, mean, scatter = np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p, p))
+    count = np.bincount(into, groups.n, n).astype(np.float64)
     # Deviations from one of the means: numbers like 1.7e9 ± 1 keep their digits.
     shift[into] = groups.mean
+    ends = np.cumsum(np.bincount(into, minlength=n))
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = (groups.mean - shift[into]) + groups.rest
-        np.add.at(mean, into, apart * groups.n[:, None])
-        mean /= np.where(count > 0, count, 1.0)[:, None]
-        apart -= mean[into]
-        scatter = np.zeros((n, p, p))
-        for low in range(0, len(into), STRETCH):
-            some = slice(low, low + STRETCH)
-            between = apart[some, :, None] * apart[some, None, :] * groups.n[some, None, None]
-            np.add.at(scatter, into[some], groups.scatter[some] + between)
+        for g, mine in enumerate(np.split(np.argsort(into, kind="stable"), ends[:-1])):
+            rows = groups.n[mine, None]
+            apart = (groups.mean[mine] - shift[g]) + groups.rest[mine]
+            mean[g] = (rows * apart).sum(axis=0) / (count[g] if count[g] > 0 else 1.0)
+            apart -= mean[g]
+            for low in range(0, len(mine), STRETCH):
+                some = slice(low, low + STRETCH)
+                terms = apart[some, :, None] * apart[some, None, :]
+                terms *= rows[some, :, None]
+                terms += groups.scatter[mine[some]]
+                terms[0] += scatter[g]
+                scatter[g] = terms.sum(axis=0)
     return GroupMoments(count, *two_sum(shift, mean), scatter)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,8 +33,8 @@ from fastbayes.models.numeric.covariance import (
     MomentSums,
     Normals,
     diagonal,
+    normals_of,
     regular,
-    standard_normals,
     standardised,
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
@@ -162,6 +162,37 @@ def log_density(x: Floats, rows: Ints, at: Ints, densities: ClassDensities, job:
     return np.asarray(densities.level[at] - half * np.log1p(q / dof))
 
 
+class AskedFor:
+    """Densities that are made when they are first asked for: of many cells few rows need one.
+
+    What threads make at the same time is the same.
+
+    n        Densities there may be.
+    kept     (p,) features that vary.
+    student  Whether they are Student's t.
+    make     Gives those of some places, which ascend.
+    """
+
+    def __init__(
+        self, n: int, kept: Bools, student: bool, make: Callable[[Ints], ClassDensities]
+    ) -> None:
+        self._all, self._make = ClassDensities.room(n, kept, student=student), make
+        self._there = np.zeros(n, np.bool_)
+        # Some at a time: the matrices on the way to a density are many.
+        self._step = max(1, CHUNK // max(len(kept), 1) ** 2)
+
+    def of(self, at: Ints) -> ClassDensities:
+        """Return densities among which those of some places are made."""
+        lacking = np.zeros(len(self._there), np.bool_)
+        lacking[at] = True
+        new = np.flatnonzero(lacking & ~self._there)
+        for low in range(0, len(new), self._step):
+            some = new[low : low + self._step]
+            self._all.put(some, self._make(some))
+        self._there[new] = True
+        return self._all
+
+
 class CellGaussians:
     """Densities of numbers in each cell of each class, then those of the classes.
 
@@ -181,7 +212,6 @@ class CellGaussians:
     shrunk                  Whether the covariance of all rows is singular, and was drawn to its
                             diagonal.
     of_class, groups        Moments of the classes, and of the cells that have a density.
-    densities               Of the cells, then of the classes.
 
     Raises DataError when no row is complete, or squares of values overflow.
     """
@@ -225,23 +255,27 @@ class CellGaussians:
         mine = groups if inside.all() else GroupMoments(*(part[self.which] for part in groups))
         self.of_class, self.groups = of_class, mine
         self.labels, self.n = labels[self.which], mine.n
-        self.undefined = np.zeros(len(self.which), np.bool_)
-        # Some at a time: the matrices on the way to the densities are many.
-        step = max(1, CHUNK // max(p, 1) ** 2)
-        n = len(mine.n)
-        found: tuple[Floats, ...] = (
-            *(np.empty((n + n_classes, p)) for _ in range(3)),
-            np.empty((n + n_classes, p, p)),
-        )
-        for low in range(0, n, step):
-            some = slice(low, min(low + step, n))
-            self._put(self._cells(some), some, found)
-        self._put(self._classes, slice(n, None), found)
-        mean, rest, deviation, correlation = found
-        made = standard_normals(mean, rest, deviation, correlation, self.kept)
-        own = self.rows(mine.n, of_class.n[self.labels])
-        self.densities = self.of_rows(made, np.concatenate([own, of_class.n]))
-        self._patterns: Patterns[ClassDensities] = Patterns(PATTERNS)
+        self._asked = AskedFor(len(self.n) + n_classes, self.kept, self._student, self._made)
+        self._patterns: Patterns[AskedFor] = Patterns(PATTERNS)
+
+    @property
+    def _student(self) -> bool:
+        return self.prior is not None
+
+    @property
+    def densities(self) -> ClassDensities:
+        """Those of the cells, then of the classes."""
+        return self._asked.of(np.arange(len(self.n) + len(self.of_class.n)))
+
+    def _made(self, some: Ints) -> ClassDensities:
+        """Return the densities of some cells and classes, whose places ascend."""
+        n = len(self.n)
+        cells, classes = some[some < n], some[some >= n] - n
+        parts = self._cells(cells), _at(self._classes, classes)
+        both = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+        own = self.rows(self.n[cells], self.of_class.n[self.labels[cells]])
+        rows = np.concatenate([own, self.of_class.n[classes]])
+        return self.of_rows(normals_of(*both, self.kept), rows)
 
     def _likeliest(self, of_class: GroupMoments, every: GroupMoments) -> Backing:
         """Return the classes' densities of maximum likelihood, some of them drawn to all rows."""
@@ -269,23 +303,30 @@ class CellGaussians:
             found if self.prior is None else student(found, rows, self.prior.kappa)
         )
 
-    def _cells(self, some: slice) -> Backing:
+    def _cells(self, some: Ints) -> Backing:
         """Return the densities of some cells; of those that have none, that of their class."""
-        mine = GroupMoments(*(part[some] for part in self.groups))
-        parents = _at(self._classes, self.labels[some])
-        found = merged(mine, parents, self.kappa)
+        found, parents = self._merged(some)
         if self.kappa > 0:
-            return self.regular(found, mine.n)[0]
-        bad = (mine.n <= len(self.names)) | (diagonal(found.covariance) <= 0).any(axis=1)
-        bad |= self.singular(found.covariance)
-        self.undefined[some] = bad
-        return _where(~bad, found, parents)
+            return self.regular(found, self.n[some])[0]
+        return _where(~self._undefined(found, self.n[some]), found, parents)
 
-    def _put(self, part: Backing, some: slice, found: tuple[Floats, ...]) -> None:
-        """Put means, what rounding took from them, deviations and correlations in their places."""
-        made = part.mean, part.rest, *standardised(part.covariance, self.kept)
-        for whole, array in zip(found, made, strict=True):
-            whole[some] = array
+    def _merged(self, some: Ints) -> tuple[Backing, Backing]:
+        """Return some cells, merged with their classes, and these."""
+        parents = _at(self._classes, self.labels[some])
+        mine = GroupMoments(*(part[some] for part in self.groups))
+        return merged(mine, parents, self.kappa), parents
+
+    def _undefined(self, found: Backing, n: Floats) -> Bools:
+        bad = (n <= len(self.names)) | (diagonal(found.covariance) <= 0).any(axis=1)
+        return bad | self.singular(found.covariance)
+
+    def undefined(self, some: Ints) -> Bools:
+        """Return which cells have no density of maximum likelihood, which kappa = 0 asks for."""
+        result = np.empty(len(some), np.bool_)
+        for low in range(0, len(some), step := max(1, CHUNK // max(len(self.names), 1) ** 2)):
+            part = some[low : low + step]
+            result[low : low + step] = self._undefined(self._merged(part)[0], self.n[part])
+        return result
 
     def singular(self, covariance: Floats) -> NDArray[np.bool_]:
         """Return which covariances have no inverse, by their correlations."""
@@ -328,20 +369,38 @@ class CellGaussians:
         if not len(self.kept) or not len(rows):
             return np.zeros(len(rows))
         if x.whole:
-            return log_density(x.columns, rows, at, self.densities, job)
+            return log_density(x.columns, rows, at, self._asked.of(at), job)
         result, of = np.empty(len(rows)), x.of[rows]
         for which in np.flatnonzero(np.bincount(of, minlength=len(x.known))).tolist():
             here, known = np.flatnonzero(of == which), x.known[which]
-            densities, where, part = self.densities, at[here], x.columns
-            if not known.all():
+            where = at[here]
+            if known.all():
+                densities, part = self._asked.of(where), x.columns
+            else:
+                densities, where = self._marginal(known, where)
                 part = x.part(which)
-                if self.densities.found.correlation.size <= KEPT:
-                    densities = self._patterns.of(known, partial(self.densities.of, known))
-                else:
-                    some, where = np.unique(where, return_inverse=True)
-                    densities, where = self.densities.of(known, some), where.ravel()
             result[here] = log_density(part, rows[here], where, densities, job)
         return result
+
+    def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
+        """Return a random row of each density, (n_rows, p)."""
+        return self._asked.of(at).drawn(at, random, cells=True)
+
+    def _marginal(self, known: Bools, at: Ints) -> tuple[ClassDensities, Ints]:
+        """Return densities of the numbers that are known, and where some stand among them."""
+
+        def made(some: Ints) -> ClassDensities:
+            return self._asked.of(some).of(known, some)
+
+        n = len(self.n) + len(self.of_class.n)
+        if n * len(known) ** 2 > KEPT:
+            some, where = np.unique(at, return_inverse=True)
+            return made(some), where.ravel()
+
+        def kept() -> AskedFor:
+            return AskedFor(n, self.kept[known], self._student, made)
+
+        return self._patterns.of(known, kept).of(at), at
 
 
 def _of(groups: GroupMoments, covariance: Floats) -> Backing:
@@ -402,10 +461,21 @@ class CellMixture:
         self._index = CellIndex(
             np.concatenate([keys, labels[:, None]], axis=1), [*table.widths, self.n_classes]
         )
-        every = np.arange(len(keys))
-        self._weight = table.log_likelihood(keys.T)[every, labels]
-        self.rows = table.matching(keys.T, np.zeros(keys.T.shape, np.bool_))[every, labels]
         self._sorted: Patterns[Sorted] = Patterns(SORTED)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """Rows in which the values of each cell were counted with its class, (n,)."""
+        codes = self.keys.T
+        there = self.table.matching(codes, np.zeros(codes.shape, np.bool_))
+        return there[np.arange(len(self.keys)), self.gaussians.labels]
+
+    @cached_property
+    def _weight(self) -> Floats:
+        """ln P(v | c) of each cell and its class, (n,)."""
+        labels = self.gaussians.labels
+        margins = self.table.of_margins(self.keys.T)[np.arange(len(labels)), labels]
+        return self.table.smoothed(self.rows, margins, self.table.totals[labels])
 
     def found(self, codes: Ints, classes: NDArray[np.integer]) -> Ints:
         """Return the density of each cell of codes (m, n) and class, -1 where there is none."""

@@ -182,7 +182,7 @@ class JointGaussian(Classifier, Iterative):
         at, c = np.nonzero(whole.counts)
         found = mixture.found(whole.keys[at].T, c)
         bad = found < 0
-        bad[~bad] = mixture.gaussians.undefined[found[~bad]]
+        bad[~bad] = mixture.gaussians.undefined(found[~bad])
         if not bad.any():
             return
         worst = int(bad.argmax())
@@ -274,7 +274,7 @@ class JointGaussian(Classifier, Iterative):
         drawn = drawn_cells(mixture.table, codes, random, counted=not mixture.backs)
         at = mixture.found(drawn, codes)
         at = np.where(at < 0, len(mixture.keys) + codes, at)
-        numbers = iter(mixture.gaussians.densities.drawn(at, random, cells=True).T)
+        numbers = iter(mixture.gaussians.drawn(at, random).T)
         values = iter(drawn)
         return {
             feature.name: next(numbers)

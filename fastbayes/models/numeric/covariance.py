@@ -479,6 +479,28 @@ class ClassDensities:
                 )
         self.level = self._levels()[:, -1] if len(found.kept) else np.zeros(len(found.mean))
 
+    @classmethod
+    def room(cls, n: int, kept: NDArray[np.bool_], *, student: bool) -> ClassDensities:
+        """Return room for n densities, of which none is there yet."""
+        self, p = cls.__new__(cls), len(kept)
+        mean, rest, deviation = (np.empty((n, p)) for _ in range(3))
+        found = standard_normals(mean, rest, deviation, np.empty((n, p, p)), kept)
+        self.found = found._replace(dof=np.empty(n) if student else None)
+        self.mean, self.rest, self.dof = mean, rest, self.found.dof
+        self.whiten, self.level = np.empty((n, p, p)), np.empty(n)
+        return self
+
+    def put(self, places: NDArray[np.int64], made: ClassDensities) -> None:
+        """Put normal densities, or Student's t, of as many features in some places."""
+        for mine, theirs in zip(self._arrays, made._arrays, strict=True):
+            mine[places] = theirs
+
+    @property
+    def _arrays(self) -> tuple[Floats, ...]:
+        f = self.found
+        dof = () if self.dof is None else (self.dof,)
+        return self.mean, self.rest, f.deviation, f.correlation, self.whiten, self.level, *dof
+
     def _levels(self, distance: Floats | float = 0.0, logs: Floats | None = None) -> Floats:
         """Return ln f of the first 1, 2, ... features, by their squared distances (..., p).
 
