@@ -15,6 +15,7 @@ from oracles.joint import Joint
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.models.joint.joint import CellIndex
 
 NAMES = ("a", "b", "c")
 DOMAINS = ("pq", "uvw", "xy")
@@ -244,3 +245,24 @@ def test_parameters__are_checked_at_fit(option: Any) -> None:
     rows, classes, _ = drawn(10)
     with pytest.raises(ValueError, match=next(iter(option))):
         fitted(rows, classes, **option)
+
+
+@pytest.mark.parametrize("width", [3, 1 << 20])  # in one number of 63 bits, and in several
+def test_cells__are_found_by_the_columns_that_are_known(width: int) -> None:
+    rng = np.random.default_rng(0)
+    m = 7
+    keys = np.unique(rng.integers(0, 3, (60, m)), axis=0)
+    keys = keys[rng.permutation(len(keys))]
+    terms = rng.random((len(keys), 2))
+    index = CellIndex(keys, [width] * m)
+    asked = rng.integers(0, 3, (m, 200))
+    for bits in range(1 << m):
+        known = np.array([bits >> j & 1 for j in range(m)], np.bool_)
+        cells = index.by(known)
+        at = cells.find(asked)
+        agree = (keys[:, None, known] == asked.T[None, :, known]).all(axis=2)
+        assert np.array_equal(at >= 0, agree.any(axis=0))
+        found = cells.sums(terms, at[at >= 0])
+        np.testing.assert_allclose(found, (agree.T @ terms)[at >= 0], rtol=1e-12)
+    none = CellIndex(keys[:0], [width] * m).by(known)
+    assert (none.find(asked) == -1).all()

@@ -21,8 +21,9 @@ from fastbayes.models.joint.joint import (
     Ints,
     JointTable,
     Patterns,
+    SortedCells,
     distinct_codes,
-    grouped,
+    kept_orders,
     patterns,
 )
 from fastbayes.models.numeric.conjugate import NormalInverseWishart, prior_of
@@ -272,10 +273,10 @@ class CellGaussians:
         n = len(self.n)
         cells, classes = some[some < n], some[some >= n] - n
         parts = self._cells(cells), _at(self._classes, classes)
-        both = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+        mean, rest, covariance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
         own = self.rows(self.n[cells], self.of_class.n[self.labels[cells]])
         rows = np.concatenate([own, self.of_class.n[classes]])
-        return self.of_rows(normals_of(*both, self.kept), rows)
+        return self.of_rows(normals_of(mean, rest, covariance, self.kept), rows)
 
     def _likeliest(self, of_class: GroupMoments, every: GroupMoments) -> Backing:
         """Return the classes' densities of maximum likelihood, some of them drawn to all rows."""
@@ -418,24 +419,18 @@ def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
 
 # Pairs of a row and a density that are worked out at a time.
 PAIRS = 1 << 20
-# Patterns of missing columns for which cells are kept sorted.
-SORTED = 32
 
 
 class Sorted(NamedTuple):
     """Densities in the order of their class and of some of their values.
 
-    order   (n,) densities
-    where   of the combinations of values and class that occur
-    begins  (n_combinations + 2,) where each begins, and where the last one ends
+    cells   their order, and combinations of values and class that occur
     share   (n_combinations + 1,) what its densities have of the product of margins; at last 0
     rows    (n_combinations + 1,) how many rows they were counted in; at last 0
     unknown (n,) of each density the sum of ln P(v_j | c) over the other values
     """
 
-    order: Ints
-    where: CellIndex
-    begins: Ints
+    cells: SortedCells
     share: Floats
     rows: Floats
     unknown: Floats
@@ -461,7 +456,8 @@ class CellMixture:
         self._index = CellIndex(
             np.concatenate([keys, labels[:, None]], axis=1), [*table.widths, self.n_classes]
         )
-        self._sorted: Patterns[Sorted] = Patterns(SORTED)
+        self._cells = self._index.by(np.ones(keys.shape[1] + 1, np.bool_))
+        self._sorted: Patterns[Sorted] = Patterns(kept_orders(len(keys)))
 
     @cached_property
     def rows(self) -> Floats:
@@ -472,14 +468,15 @@ class CellMixture:
 
     @cached_property
     def _weight(self) -> Floats:
-        """ln P(v | c) of each cell and its class, (n,)."""
+        """The logarithm of P(v | c) of each cell and its class, (n,)."""
         labels = self.gaussians.labels
         margins = self.table.of_margins(self.keys.T)[np.arange(len(labels)), labels]
         return self.table.smoothed(self.rows, margins, self.table.totals[labels])
 
     def found(self, codes: Ints, classes: NDArray[np.integer]) -> Ints:
         """Return the density of each cell of codes (m, n) and class, -1 where there is none."""
-        return self._index.find(np.concatenate([codes, np.asarray(classes)[None]]))
+        at = self._cells.find(np.concatenate([codes, np.asarray(classes)[None]]))
+        return np.where(at < 0, -1, self._cells.cells(at)) if len(self.keys) else at
 
     def log_likelihood(
         self, group: NDArray[np.uint32], codes: Ints, x: Numbers, job: float
@@ -522,10 +519,9 @@ class CellMixture:
         there = self.table.matching(codes, self.table.hidden(codes))
         margins = self.table.of_margins(codes)
         for c in range(self.n_classes):
-            asked = np.concatenate([codes[~gone], np.full((1, codes.shape[1]), c)])
-            at = known.where.find(asked)
-            begin = known.begins[at]
-            size = np.where(at >= 0, known.begins[at + 1] - begin, 0)
+            at = known.cells.find(np.concatenate([codes, np.full((1, codes.shape[1]), c)]))
+            begin = known.cells.begins[at]
+            size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
             # All cells that agree and have no density of their own, together.
             left = 1.0 - np.where(at >= 0, known.share[at], 0.0)
             counted = there[:, c] - np.where(at >= 0, known.rows[at], 0.0)
@@ -536,7 +532,7 @@ class CellMixture:
                 mine, n = rows[some], size[of[some]]
                 row = np.repeat(np.arange(len(mine)), n)
                 within = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
-                g = known.order[np.repeat(begin[of[some]], n) + within]
+                g = known.cells.cells(np.repeat(begin[of[some]], n) + within)
                 terms = self._weight[g] + self.gaussians.log_density(x, mine[row], g, job)
                 last = np.full(len(mine), -np.inf)
                 if self.backs:
@@ -549,21 +545,14 @@ class CellMixture:
         """Return the densities, those that agree where the same values are known."""
 
         def made() -> Sorted:
-            asked = np.concatenate([self.keys[:, ~gone], self.gaussians.labels[:, None]], axis=1)
-            distinct, of = grouped(asked)
-            widths = [w for w, g in zip(self.table.widths, gone, strict=True) if not g]
-            n, labels = len(distinct), self.gaussians.labels
+            cells = self._index.by(np.append(~gone, [True]))
+            labels = self.gaussians.labels
             # How likely the unknown values are by the margins.
             aside = np.repeat(~gone[:, None], len(self.keys), axis=1)
             unknown = self.table.of_margins(self.keys.T, aside)[np.arange(len(labels)), labels]
-            return Sorted(
-                np.argsort(of, kind="stable"),
-                CellIndex(distinct, [*widths, self.n_classes]),
-                np.concatenate(([0], np.cumsum(np.bincount(of, minlength=n)), [0])),
-                np.asarray(np.bincount(of, np.exp(unknown), n + 1), np.float64),
-                np.asarray(np.bincount(of, self.rows, n + 1), np.float64),
-                unknown,
-            )
+            every = np.arange(len(cells.begins) - 1)
+            share, rows = cells.sums(np.exp(unknown), every), cells.sums(self.rows, every)
+            return Sorted(cells, np.append(share, 0.0), np.append(rows, 0.0), unknown)
 
         return self._sorted.of(gone, made)
 

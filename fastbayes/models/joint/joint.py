@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,59 +43,117 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
 
-# Patterns of missing columns whose margins are kept.
-PATTERNS = 64
+# Cells whose order is kept, each once for every pattern of missing columns.
+ORDERED = 1 << 24
 # Terms of a score that are worked out at a time.
 CHUNK = 1 << 20
 
 
 class CellIndex:
-    """Where each cell of a table stands.
+    """Cells of a table as numbers, and those in which some columns are known, sorted.
 
-    keys    (n, m) codes, no two rows equal.
+    keys    (n, m) codes.
     widths  (m,) codes of each column.
     """
 
     def __init__(self, keys: Ints, widths: Sequence[int]) -> None:
-        self._steps: list[tuple[int, int, Ints]] = []
-        self._widths = [int(w) for w in widths]
-        n, m = keys.shape
-        number, room, start = np.zeros(n, np.int64), 1, 0
-        while start < m:
-            # As many columns at a time as one number can identify.
-            stop = start
-            while stop < m and (stop == start or room * self._widths[stop] <= MOST_CODES):
-                room *= self._widths[stop]
-                stop += 1
-            known, number = np.unique(
-                self._packed(number, keys.T, start, stop), return_inverse=True
-            )
-            self._steps.append((start, stop, known))
-            room, start = max(len(known), 1), stop
-        self._place = np.zeros(max(n, 1), np.int64)
-        self._place[number] = np.arange(n)
-        self._n = n
+        # A column at a time is read; these lie side by side.
+        self._columns = np.ascontiguousarray(keys.T)
+        self._words: list[dict[int, int]] = []
+        self._room: list[int] = []
+        most, room = MOST_CODES, MOST_CODES + 1
+        for j, width in enumerate(map(int, widths)):
+            # As many columns to a number as it identifies, together with a place among the cells.
+            if room * width > most:
+                most = MOST_CODES // max(len(keys), 1) if self._words else most
+                self._words.append({})
+                self._room.append(1)
+                room = 1
+            self._words[-1] = {i: step * width for i, step in self._words[-1].items()} | {j: 1}
+            room *= width
+            self._room[-1] = room
+        self._whole = self._numbers(self._columns, np.ones(len(self._columns), np.bool_))
 
-    def _packed(self, number: Ints, codes: Ints, start: int, stop: int) -> Ints:
-        for j in range(start, stop):
-            number = number * self._widths[j] + codes[j]
-        return number
+    def _numbers(self, codes: Ints, known: Bools) -> list[Ints]:
+        """Return the numbers of codes (m, n), an unknown one being 0."""
+        found = []
+        for word in self._words:
+            number = np.zeros(codes.shape[1], np.int64)
+            for j, step in word.items():
+                if known[j]:
+                    number += codes[j] * step
+            found.append(number)
+        return found
 
-    def find(self, codes: Ints) -> Ints:
-        """Return the row of each cell of codes (m, n_rows), -1 where there is none."""
-        n_rows = codes.shape[1]
-        if not self._n:
-            return np.full(n_rows, -1)
-        number, there = np.zeros(n_rows, np.int64), np.ones(n_rows, np.bool_)
-        for start, stop, known in self._steps:
-            packed = self._packed(number, codes, start, stop)
-            number = np.minimum(np.searchsorted(known, packed), len(known) - 1)
-            there &= known[number] == packed
-        return np.where(there, self._place[number], -1)
+    def by(self, known: Bools) -> SortedCells:
+        """Return the cells by the columns that are known."""
+        numbers = [
+            whole - sum(self._columns[j] * step for j, step in steps.items() if not known[j])
+            for whole, steps in zip(self._whole, self._words, strict=True)
+        ]
+        n = self._columns.shape[1]
+        order, begins = np.arange(n), np.arange(min(n, 1))
+        # Cells that come in order are still in stretches that are: a stable sort merges these.
+        for word in numbers[::-1]:
+            order = order[np.argsort(word[order], kind="stable")]
+        distinct: list[Ints] = []
+        for word, room in zip(numbers, self._room, strict=True):
+            packed = word[order]
+            if distinct:
+                packed += np.repeat(np.arange(len(begins)) * room, np.diff(begins, append=n))
+            begins = np.append(begins[:1], 1 + np.flatnonzero(packed[1:] != packed[:-1]))
+            distinct.append(packed[begins])
+
+        def find(codes: Ints) -> Ints:
+            if not n:
+                return np.full(codes.shape[1], -1)
+            at, there = np.zeros(codes.shape[1], np.int64), np.ones(codes.shape[1], np.bool_)
+            asked = self._numbers(codes, known)
+            for word, room, there_are in zip(asked, self._room, distinct, strict=True):
+                packed = at * room + word
+                at = np.minimum(np.searchsorted(there_are, packed), len(there_are) - 1)
+                there &= there_are[at] == packed
+            return np.where(there, at, -1)
+
+        return SortedCells(order.astype(np.uint32), np.append(begins, n), find)
+
+
+class SortedCells(NamedTuple):
+    """Cells in an order in which those follow each other that agree in some columns.
+
+    order   (n,) cells
+    begins  (n_groups + 1,) where each group of those that agree begins; at last n
+    find    gives the group of each of the codes (m, n_rows), -1 where there is none
+    """
+
+    order: NDArray[np.uint32]
+    begins: Ints
+    find: Callable[[Ints], Ints]
+
+    def cells(self, places: Ints) -> Ints:
+        """Return the cells at some places of the order."""
+        return self.order[places].astype(np.int64)
+
+    def sums(self, terms: Floats, groups: Ints) -> Floats:
+        """Return the sums over the cells of some groups, (n_asked, ...)."""
+        if not len(groups):
+            return np.zeros((0, *terms.shape[1:]))
+        size = self.begins[groups + 1] - self.begins[groups]
+        first = np.cumsum(size) - size
+        cells = self.order[np.repeat(self.begins[groups] - first, size) + np.arange(size.sum())]
+        return np.asarray(np.add.reduceat(terms[cells], first, axis=0))
+
+
+def kept_orders(n: int) -> int:
+    """Return for how many patterns of missing columns the order of n cells is kept."""
+    return ORDERED // max(n, 1) + 1
 
 
 class Patterns(dict[bytes, T]):
-    """What was made for patterns of columns: at most so many, of which the first ones go."""
+    """What was made for patterns of columns: of the first ones, for they come again in each block.
+
+    most  How many are kept.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -105,9 +164,8 @@ class Patterns(dict[bytes, T]):
         name = pattern.tobytes()
         if (found := self.get(name)) is None:
             found = make()
-            for old in list(self)[: 1 - self.most]:
-                self.pop(old, None)
-            self[name] = found
+            if len(self) < self.most:
+                self[name] = found
         return found
 
 
@@ -180,7 +238,7 @@ class JointTable:
         if tau == "loo" and joint:
             tau = self._best_tau(tol, max_iter)
         self.tau = 1.0 if not joint else float(tau)
-        self._patterns: Patterns[tuple[CellIndex, Floats]] = Patterns(PATTERNS)
+        self._patterns: Patterns[SortedCells] = Patterns(kept_orders(len(self.keys)))
 
     def _best_tau(self, tol: float, max_iter: int) -> float:
         """Return the tau under which complete rows are likeliest, each by the counts of the others.
@@ -246,25 +304,15 @@ class JointTable:
         """Return the rows of the cells that agree with what is observed, (n, K)."""
         result = np.zeros((codes.shape[1], len(self.totals)))
         for known, rows in patterns(~hidden):
-            index, counts = self._margin(known)
-            at = index.find(codes[known][:, rows])
+            cells = self._patterns.of(known, partial(self._index.by, known))
+            at = cells.find(codes[:, rows])
             there = at >= 0
-            result[rows[there]] = counts[at[there]]
+            result[rows[there]] = cells.sums(self.counts, at[there])
         return result
 
-    def _margin(self, known: Bools) -> tuple[CellIndex, Floats]:
-        """Return the cells of some of the columns, the others summed out."""
-
-        def made() -> tuple[CellIndex, Floats]:
-            keys, counts = self.keys, self.counts
-            if not known.all():
-                keys, of = grouped(keys[:, known])
-                counts = np.zeros((len(keys), counts.shape[1]))
-                np.add.at(counts, of, self.counts)
-            widths = [w for w, k in zip(self.widths, known, strict=True) if k]
-            return CellIndex(keys, widths), counts
-
-        return self._patterns.of(known, made)
+    @cached_property
+    def _index(self) -> CellIndex:
+        return CellIndex(self.keys, self.widths)
 
     def of_margins(self, codes: Ints, hidden: Bools | None = None) -> Floats:
         """Return sum_j ln P(v_j | c) over what is observed, (n, K).
@@ -294,16 +342,6 @@ class JointTable:
         largest = largest_sum(log_prior, self.log_margins, self.cells.offsets)
         most = [self.tau, float(self.totals.max(initial=0.0)) + self.tau]
         return EXACT * (largest + sum(abs(float(np.log(x))) for x in most if x > 0))
-
-
-def grouped(keys: Ints) -> tuple[Ints, Ints]:
-    """Return the different rows of keys (n, m), and which of them each row is."""
-    if not keys.size:
-        return keys[: min(len(keys), 1)], np.zeros(len(keys), np.int64)
-    columns = [key.astype(np.uint32) for key in keys.T]
-    sizes = [int(column.max()) + 1 for column in columns]
-    of, first = dispatch.load("joint_codes", float(keys.size)).factorise(columns, sizes)
-    return keys[first], of.astype(np.int64)
 
 
 def patterns(bits: Bools) -> list[tuple[Bools, Ints]]:

@@ -196,9 +196,9 @@ class _Own:
         mixture, y, codes = self.mixture, self.y[some], self.codes[:, some]
         table, known = mixture.table, mixture.by_known(gone)
         margins, totals = self.margins[some], table.totals[y]
-        at = known.where.find(np.concatenate([codes[~gone], y[None]]))
-        begin = known.begins[at]
-        size = np.where(at >= 0, known.begins[at + 1] - begin, 0)
+        at = known.cells.find(np.concatenate([codes, y[None]]))
+        begin = known.cells.begins[at]
+        size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
         agree = table.matching(codes, self.hidden[:, some])[np.arange(len(some)), y]
         with np.errstate(divide="ignore"):
             others = margins + np.log(np.clip(1.0 - known.share[at], 0.0, 1.0))
@@ -209,7 +209,7 @@ class _Own:
             n = size[part]
             row = np.repeat(np.arange(len(n)), n)
             within = np.arange(len(row)) - np.repeat(np.cumsum(n) - n, n)
-            g = known.order[np.repeat(begin[part], n) + within]
+            g = known.cells.cells(np.repeat(begin[part], n) + within)
             weight = table.smoothed(
                 mixture.rows[g], margins[part][row] + known.unknown[g], totals[part][row]
             )
