@@ -76,13 +76,17 @@ def asked(x: Any, seed: int = 0) -> tuple[Any, Any]:
     tau=st.sampled_from([0, 1, 0.5]),
     cells=st.sampled_from(["joint", "naive"]),
     density=st.sampled_from(["student", "normal"]),
+    gaps=st.sampled_from([0.15, 0.7]),
 )
 def test_log_joint__is_that_of_plain_loops(
-    seed: int, p: int, n: int, backoff: float, tau: float, cells: str, density: str
+    seed: int, p: int, n: int, backoff: float, tau: float, cells: str, density: str, gaps: float
 ) -> None:
-    rows, x, classes = drawn(seed, n, p)
-    if len({*classes}) < 2 or np.isnan(x).any(axis=1).sum() > n - p - 2:
-        return
+    rows, x, classes = drawn(seed, n, p, gaps)
+    there = [(~np.isnan(x[[k == c for k in classes]])).sum(axis=0) for c in {*classes}]
+    if len(there) < 2 or not (np.max(there, axis=0) > 1).all():
+        return  # a column that does not vary within any class
+    if density == "normal" and np.isnan(x).any(axis=1).sum() > n - p - 2:
+        return  # too few complete rows
     how: dict[str, Any] = {"backoff": backoff, "tau": tau, "cells": cells, "density": density}
     model = fitted(rows, x, classes, **how)
     assert not model._mixture.gaussians.shrunk
@@ -104,7 +108,7 @@ either = pytest.mark.parametrize("density", DENSITIES)
 
 @either
 def test_limit__infinite_backoff_is_the_density_of_the_class(density: str) -> None:
-    rows, x, classes = drawn(1, 400)
+    rows, x, classes = drawn(1, 400, gaps=0)
     model = fitted(rows, x, classes, backoff=math.inf, tau=1, density=density)
     bayes = fb.JointBayes(alpha=1, class_prior="uniform").fit(
         table_of(rows, x, classes).select([*NAMES, "y"]), "y"
@@ -136,10 +140,51 @@ def test_law__without_numbers_it_is_the_joint_table() -> None:
 @either
 def test_law__without_categories_it_is_the_class_gaussian(density: str) -> None:
     _, x, classes = drawn(3, 100, 3)
-    model = fb.JointGaussian(density=density).fit(x, classes)
-    gaussian = fb.GaussianBayes(prior=DENSITIES[density]).fit(x, classes)
+    some = x[~np.isnan(x).any(axis=1)]
+    labels = np.array(classes)[~np.isnan(x).any(axis=1)]
+    model = fb.JointGaussian(density=density).fit(some, labels)
+    gaussian = fb.GaussianBayes(prior=DENSITIES[density]).fit(some, labels)
     np.testing.assert_allclose(model.log_joint(x), gaussian.log_joint(x), rtol=1e-9)
     assert model.n_parameters_ == gaussian.n_parameters_
+
+
+def test_statistics_without_scatter__leave_out_rows_that_lack_a_number() -> None:
+    _, x, classes = drawn(3, 100, 3)
+    table = pa.table({f"x{j}": x[:, j] for j in range(3)} | {"y": classes})
+    stats = fb.count(table, "y", cells=True, cell_scatter=True)
+    model = fb.JointGaussian().fit_statistics(stats)
+    gaussian = fb.GaussianBayes(prior="niw").fit(table, "y")
+    np.testing.assert_allclose(model.log_joint(table), gaussian.log_joint(table), rtol=1e-9)
+    stats = fb.count(table, "y", cells=True, cell_scatter=True, scatter=True)
+    again = fb.JointGaussian().fit_statistics(stats)
+    whole = fb.JointGaussian().fit(table, "y")
+    np.testing.assert_array_equal(again.log_joint(table), whole.log_joint(table))
+
+
+def test_no_complete_row__is_no_reason_to_drop_out() -> None:
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 2, 300)
+    x = rng.normal(size=(300, 2)) + y[:, None]
+    x[np.arange(300), rng.integers(0, 2, 300)] = np.nan
+    k = rng.choice(["p", "q"], 300)
+    table = pa.table({"k": k, "x0": x[:, 0], "x1": x[:, 1], "y": y})
+    board = fb.compare(table, "y", models=["joint-gaussian", "prior"])
+    assert not board["joint-gaussian"].reason
+    assert board["joint-gaussian"].figures.log_loss < board["prior"].figures.log_loss
+    with pytest.raises(DataError, match=r"no row in which every .* density='student'"):
+        fb.JointGaussian(density="normal").fit(table, "y")
+
+
+def test_a_number_that_a_class_never_knows__has_the_variance_within_the_others() -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(60, 2)) + np.array([3.0, -2.0])
+    y = np.arange(60) % 2
+    x[y == 1, 1] = np.nan
+    model = fb.JointGaussian().fit(pa.table({"a": x[:, 0], "b": x[:, 1], "y": y}), "y")
+    known = model._mixture.gaussians.densities
+    np.testing.assert_allclose(known.mean[1, 1], np.nanmean(x[:, 1]))
+    wider = np.sqrt((1 + 1 / 0.01) * (1 - 2 / known.dof[1]))
+    np.testing.assert_allclose(known.found.deviation[1, 1], np.nanstd(x[:, 1]) * wider)
 
 
 def test_law__a_missing_value_is_a_sum_and_a_missing_number_an_integral() -> None:
@@ -274,7 +319,7 @@ def test_hard_numbers__finite_posteriors_and_one_warning(
 def test_retraction__is_a_fit_to_the_rest() -> None:
     rows, x, classes = drawn(10, 300)
     table = table_of(rows, x, classes)
-    options = {"cells": True, "cell_scatter": True}
+    options = {"cells": True, "cell_scatter": True, "scatter": True}
     whole, gone = fb.count(table, "y", **options), fb.count(table.slice(0, 100), "y", **options)
     left = fb.JointGaussian().fit_statistics(whole - gone)
     direct = fb.JointGaussian().fit(table.slice(100), "y")

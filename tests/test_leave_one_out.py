@@ -315,7 +315,7 @@ def mixed_rows(seed: int, weights: Any = None, n: int = 28) -> pa.Table:
     return table.filter(pc.not_equal(table[TARGET], "alone"))
 
 
-CELLS = {"cells": True, "cell_scatter": True}
+CELLS = {"cells": True, "cell_scatter": True, "scatter": True}
 
 
 @pytest.mark.parametrize("weights", [None, (0.3, 1.0, 2.5)])

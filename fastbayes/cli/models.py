@@ -154,7 +154,8 @@ def fit(
                 f"--model {model} learns from rows, which no statistics replace: give DATA.", ctx
             )
         for needed, remedy in COUNT_AGAIN.items():
-            if needed in fitted._statistics and not _holds(stats, needed, fitted):
+            wanted = {*fitted._statistics} - {*fitted._dispensable}
+            if needed in wanted and not _holds(stats, needed, fitted):
                 what = needed.replace("_", " ")
                 raise SchemaError(f"{statistics}: holds no {what}, which {model} needs; {remedy}")
         fitted.fit_statistics(stats)

@@ -96,7 +96,12 @@ class ClassScatter(Statistic):
         """
         if self.joint is None:
             return self.count.copy(), self.mean.copy(), self.rest.copy(), self.scatter.copy()
-        return self.count + self.incomplete, *self.joint.merged(self._complete()).of_all()
+        return self.count + self.incomplete, *self.two_by_two().of_all()
+
+    def two_by_two(self) -> JointMoments:
+        """Return the moments two by two of all rows."""
+        complete = self._complete()
+        return complete if self.joint is None else self.joint.merged(complete)
 
     def known(self) -> Floats:
         """Return the weight of the rows in which each feature is known, (n_classes, n_numeric)."""

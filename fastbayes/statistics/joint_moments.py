@@ -65,13 +65,21 @@ class JointMoments:
         n = counts_left(self.count, other.count, by_class)
         return _class_by_class(_without, self, other, replace(self, count=n))
 
+    def known(self) -> Floats:
+        """Return the weight of the rows in which each feature is known, (n_classes, p)."""
+        return np.einsum("cii->ci", np.broadcast_to(self.count, self.scatter.shape)).copy()
+
     def of_all(self) -> tuple[Floats, Floats, Floats]:
         """Return mean, rest and scatter where a missing value is the mean of its class.
 
         The mean is that of the known values, (n_classes, p), so that such a value adds to no sum
         of deviations from it.
         """
-        mean, rest = (np.einsum("cii->ci", part).copy() for part in (self.mean, self.rest))
+        shape = self.scatter.shape
+        mean, rest = (
+            np.einsum("cii->ci", np.broadcast_to(part, shape)).copy()
+            for part in (self.mean, self.rest)
+        )
         with np.errstate(invalid="ignore", over="ignore"):
             apart = (self.mean - mean[:, :, None]) + (self.rest - rest[:, :, None])
             scatter = self.scatter + apart * turned(apart) * self.count

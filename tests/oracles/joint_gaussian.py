@@ -36,25 +36,44 @@ def drawn_to(own, parent, kappa):
 KAPPA = 0.01
 
 
-def posterior(own, mean, variances):
-    """Return expected mean and covariance of n rows under the prior of a mean and variances."""
-    n, own_mean, covariance = own
-    apart = own_mean - mean if n else np.zeros(len(mean))
-    scatter = np.diag(variances) + n * covariance
-    scatter = scatter + KAPPA * n / (KAPPA + n) * np.outer(apart, apart)
-    return mean + n / (KAPPA + n) * apart, scatter / (n + 1)
+def known(x, i):
+    """Return the values of a column that are there."""
+    return [row[i] for row in x if not math.isnan(row[i])]
+
+
+def average(values):
+    return sum(values) / len(values) if values else 0.0
+
+
+def posterior(x, mean, variances):
+    """Return expected mean and covariance of rows under the prior, and the rows of each column."""
+    p = len(mean)
+    values = [known(x, i) for i in range(p)]
+    own, n = [average(v) for v in values], [len(v) for v in values]
+    apart = [own[i] - mean[i] if n[i] else 0.0 for i in range(p)]
+    weight = [math.sqrt(KAPPA * n[i] / (KAPPA + n[i])) for i in range(p)]
+    covariance = np.zeros((p, p))
+    for i, j in product(range(p), repeat=2):
+        total = (i == j) * variances[i] + weight[i] * weight[j] * apart[i] * apart[j]
+        for row in x:
+            if not (math.isnan(row[i]) or math.isnan(row[j])):
+                total += (row[i] - own[i]) * (row[j] - own[j])
+        covariance[i, j] = total / math.sqrt((n[i] + 1) * (n[j] + 1))
+    centre = [mean[i] + n[i] / (KAPPA + n[i]) * apart[i] for i in range(p)]
+    return (np.array(centre), covariance), np.array(n, float)
 
 
 def density(x, mean, covariance, rows=None):
-    """Return the normal density of the known numbers, or Student's t of so many rows."""
+    """Return the normal density of the known numbers, or Student's t of rows of each column."""
     known = ~np.isnan(x)
     p = int(known.sum())
     apart, part = (x - mean)[known], covariance[np.ix_(known, known)]
     if rows is None:
         q = apart @ np.linalg.solve(part, apart) if known.any() else 0.0
         return np.exp(-q / 2) / np.sqrt(np.linalg.det(2 * np.pi * part))
-    dof = rows + 3
-    scale = part * (rows + 1) / (rows + 3) * (KAPPA + rows + 1) / (KAPPA + rows)
+    dof = sum(rows) / len(rows) + 3
+    wider = np.sqrt((KAPPA + rows + 1) / (KAPPA + rows))[known]
+    scale = part * (dof - 2) / dof * np.outer(wider, wider)
     q = apart @ np.linalg.solve(scale, apart) if known.any() else 0.0
     log = math.lgamma((dof + p) / 2) - math.lgamma(dof / 2)
     log -= 0.5 * p * math.log(dof * math.pi) + 0.5 * math.log(np.linalg.det(scale))
@@ -84,19 +103,23 @@ class JointGaussian:
         whole = [i for i in range(len(rows)) if not np.isnan(x[i]).any()]
         every = moments(x[whole])[1:]
         self.own, self.of_class, self.n = {}, {}, {}
-        within = np.zeros(x.shape[1])
-        for c in self.classes:
-            mine = x[[i for i in whole if classes[i] == c]]
-            n, _, covariance = moments(mine)
-            within += n / len(whole) * np.diag(covariance)
+        centre, within = [], []
+        for i in range(x.shape[1]):
+            centre.append(average(known(x, i)))
+            squares = []
+            for c in self.classes:
+                values = known(x[[k == c for k in classes]], i)
+                squares += [(v - average(values)) ** 2 for v in values]
+            within.append(average(squares))
         for c in self.classes:
             mine = [i for i in whole if classes[i] == c]
-            found = moments(x[mine])
-            deep = found[0] > x.shape[1] and np.linalg.cond(found[2]) < 1e9
-            self.n[c] = found[0]
-            self.of_class[c] = found[1:] if deep else drawn_to(found, every, backoff)
             if density == "student":
-                self.of_class[c] = posterior(found, every[0], within)
+                found = posterior(x[[k == c for k in classes]], centre, within)
+                self.of_class[c], self.n[c] = found
+            else:
+                found = moments(x[mine])
+                deep = found[0] > x.shape[1] and np.linalg.cond(found[2]) < 1e9
+                self.of_class[c] = found[1:] if deep else drawn_to(found, every, backoff)
             for v in product(*domains):
                 self.own[v, c] = moments(x[[i for i in mine if tuple(rows[i]) == v]])
 
@@ -106,12 +129,12 @@ class JointGaussian:
         return float(np.prod([float(self.table.margin(j, value, c)) for j, value in enumerate(v)]))
 
     def gaussian(self, v, c):
-        """Return mean and covariance of a cell, and of how many rows they are, None if normal."""
+        """Return mean and covariance of a cell, and the rows of each column, None if normal."""
         found = drawn_to(self.own[v, c], self.of_class[c], self.backoff)
         if self.density == "normal":
             return (*found, None)
         n = self.own[v, c][0]
-        return (*found, min(n + self.backoff, self.n[c]) if n else self.n[c])
+        return (*found, np.minimum(n + self.backoff, self.n[c]) if n else self.n[c])
 
     def joint(self, row, x, c):
         open_ = [self.domains[j] if v is None else [v] for j, v in enumerate(row)]

@@ -385,6 +385,8 @@ class Classifier(TableRows):
 
     _allow_nan: ClassVar[bool] = True
     _statistics: ClassVar[tuple[str, ...]] = ("values", "moments")
+    # Of these, what the model also does without, in statistics that it is given.
+    _dispensable: ClassVar[tuple[str, ...]] = ()
     _discretizes: ClassVar[bool] = False
     # Whether its statistics are counted in one scan, even if memory is too small for them.
     _at_once: ClassVar[bool] = True
@@ -737,7 +739,7 @@ class Classifier(TableRows):
 
     def _learned(self, stats: Statistics) -> Self:
         for name in self._statistics:
-            if name not in stats.parts:
+            if name not in stats.parts and name not in self._dispensable:
                 option = option_of(name)
                 raise SchemaError(f"the statistics hold no {name}; count again with {option}")
         if stats.schema.target is None or not len(stats.schema.classes):

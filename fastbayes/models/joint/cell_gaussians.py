@@ -26,13 +26,14 @@ from fastbayes.models.joint.joint import (
     kept_orders,
     patterns,
 )
-from fastbayes.models.numeric.conjugate import NormalInverseWishart, prior_of
+from fastbayes.models.numeric.conjugate import KAPPA, NormalInverseWishart
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
     ClassDensities,
     CovarianceRule,
     MomentSums,
     Normals,
+    centre_of,
     diagonal,
     normals_of,
     regular,
@@ -40,6 +41,7 @@ from fastbayes.models.numeric.covariance import (
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
 from fastbayes.statistics.class_moments import two_sum
+from fastbayes.statistics.joint_moments import JointMoments
 
 # Least variance of a class that has a density of its own, as a share of that of all rows.
 FLOOR = 1e-9
@@ -86,32 +88,111 @@ def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
 
 
-def with_prior(groups: GroupMoments, prior: NormalInverseWishart) -> Backing:
+class KnownMoments(NamedTuple):
+    """Moments of groups of rows in which numbers may be missing.
+
+    n        (n, p) rows in which each number is known
+    mean     (n, p) of these
+    rest     (n, p) what rounding took from the mean
+    scatter  (n, p, p) sums of products of deviations from it, 0 where a number is missing
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    scatter: Floats
+
+    @classmethod
+    def of(cls, moments: JointMoments) -> KnownMoments:
+        """Return those that moments two by two tell."""
+        return cls(moments.known(), *moments.of_all())
+
+
+class ColumnSpreads(NamedTuple):
+    """What rows say of each column by itself, each by those that know it, (p,).
+
+    n        rows
+    mean     of all of them
+    rest     what rounding took from the mean
+    within   sum of squared deviations from the mean of the class
+    between  sum of squared deviations of these from the mean
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    within: Floats
+    between: Floats
+
+    @classmethod
+    def of(cls, of_class: KnownMoments) -> ColumnSpreads:
+        """Return those that moments of the classes tell."""
+        # A column at a time, with rows of its own.
+        mean, rest = (part.T[..., None] for part in (of_class.mean, of_class.rest))
+        scatter = np.ascontiguousarray(diagonal(of_class.scatter).T)[..., None, None]
+        centre = centre_of(MomentSums(of_class.n.T, mean, rest, scatter))
+        with np.errstate(over="ignore", invalid="ignore"):
+            within = scatter.sum(axis=(1, 2, 3))
+            between = (of_class.n.T * centre.apart[..., 0] ** 2).sum(axis=1)
+        total = of_class.n.sum(axis=0)
+        return cls(total, centre.mean[:, 0], centre.rest[:, 0], within, between)
+
+    @property
+    def variance(self) -> Floats:
+        """The variance of all rows."""
+        return (self.within + self.between) / np.where(self.n > 0, self.n, 1.0)
+
+
+def prior_of(spreads: ColumnSpreads) -> NormalInverseWishart:
+    """Return the prior of means and covariances: nu = p + 2, a variance being that within classes.
+
+    The mean is that of all rows, worth `KAPPA` of them.
+    """
+    scale = spreads.within / np.where(spreads.n > 0, spreads.n, 1.0)
+    return NormalInverseWishart(spreads.mean, spreads.rest, KAPPA, len(scale) + 2.0, np.diag(scale))
+
+
+def check_finite(scatter: Floats, names: Sequence[str]) -> None:
+    """Raise DataError where sums of squares, (p,), overflow."""
+    if not (fine := np.isfinite(scatter)).all():
+        raise DataError(
+            f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale it"
+        )
+
+
+def with_prior(groups: KnownMoments, prior: NormalInverseWishart) -> Backing:
     """Return expected means and covariances of groups of rows, by a prior of p + 2 degrees.
 
-    covariance = (scale + S + n kappa/(n + kappa) (x - m0)(x - m0)^T) / (n + 1): the prior counts as
-    one row of its expectation, which is its scale.
+    covariance = D (scale + S + d d^T) D, with D = diag((n + 1)^(-1/2)) and d = (n kappa /
+    (n + kappa))^(1/2) (x - m0) by column: the prior counts as one row of its expectation, which is
+    its scale, and a product of two deviations of which one is missing as 0.
     """
-    nothing = Backing(prior.mean[None], prior.rest[None], np.zeros((1, *prior.scale.shape)))
-    found = merged(groups, nothing, prior.kappa)
-    n = groups.n[:, None, None]
+    n, some = groups.n, groups.n > 0
     with np.errstate(over="ignore", invalid="ignore"):
-        scatter = prior.scale + (n + prior.kappa) * found.covariance
-        return found._replace(covariance=scatter / (n + 1))
+        apart = np.where(some, (groups.mean - prior.mean) + (groups.rest - prior.rest), 0.0)
+        share = prior.kappa / (prior.kappa + n)
+        mean, rest = two_sum(groups.mean, groups.rest - share * apart)
+        mean, rest = np.where(some, mean, prior.mean), np.where(some, rest, prior.rest)
+        apart *= np.sqrt(share * n)
+        scatter = prior.scale + groups.scatter + apart[:, :, None] * apart[:, None, :]
+        root = np.sqrt(n + 1.0)
+        return Backing(mean, rest, scatter / (root[:, :, None] * root[:, None, :]))
 
 
 def student(found: Normals, rows: Floats, kappa: float) -> Normals:
     """Return Student's t of a new row, means and covariances being those that rows let expect.
 
     With N rows and the prior: N + 3 degrees of freedom, which are nu + N - p + 1 with nu = p + 2,
-    and as scale (kappa + N + 1)/(kappa + N) (N + 1)/(N + 3) times the expected covariance.
+    and as scale (kappa + N + 1)/(kappa + N) (N + 1)/(N + 3) times the expected covariance. Where
+    some rows lack a number, degrees are those of the mean over columns.
 
-    rows   (n,) what each density is made of.
+    rows   (n, p) what each column of each density is made of.
     kappa  Rows that the mean of the prior is worth.
     """
-    dof = np.where(np.isfinite(rows), rows, FARTHEST) + 3.0
-    wider = (1.0 + 1.0 / (kappa + rows)) * (1.0 - 2.0 / dof)
-    deviation = np.where(found.kept, found.deviation * np.sqrt(wider)[:, None], 1.0)
+    finite = np.where(np.isfinite(rows), rows, FARTHEST)
+    dof = finite.mean(axis=1, where=found.kept) + 3.0 if found.kept.any() else finite[:, 0] + 3.0
+    wider = (1.0 + 1.0 / (kappa + rows)) * (1.0 - 2.0 / dof)[:, None]
+    deviation = np.where(found.kept, found.deviation * np.sqrt(wider), 1.0)
     return found._replace(deviation=deviation, dof=dof)
 
 
@@ -201,8 +282,9 @@ class CellGaussians:
     labels          (n,) class of each.
     inside          (n,) whether each is a cell in which every column is observed; others count in
                     their class.
+    known           Moments of the classes two by two, of all rows, for densities that are Student's
+                    t by a prior of the means and covariances; None: normal ones, of complete rows.
     kappa           Pseudo-rows of the class in each cell.
-    student         Whether densities are Student's t, by a prior of the means and covariances.
     names, classes  Names of the numeric columns, and labels of the classes.
 
     Attributes
@@ -212,9 +294,11 @@ class CellGaussians:
     backed                  (n_classes,) classes without a density of their own.
     shrunk                  Whether the covariance of all rows is singular, and was drawn to its
                             diagonal.
-    of_class, groups        Moments of the classes, and of the cells that have a density.
+    of_class, groups        Moments of complete rows, of the classes, and of the cells that have a
+                            density.
 
-    Raises DataError when no row is complete, or squares of values overflow.
+    Raises DataError when squares of values overflow, or no row is complete and densities are to be
+    normal.
     """
 
     def __init__(
@@ -222,34 +306,36 @@ class CellGaussians:
         groups: GroupMoments,
         labels: NDArray[Any],
         inside: NDArray[np.bool_],
+        known: JointMoments | None,
         kappa: float,
-        student: bool,
         names: Sequence[str],
         classes: Sequence[Any],
     ) -> None:
         self.kappa, self.names, n_classes = kappa, names, len(classes)
         of_class = pooled(groups, labels, n_classes)
-        every = pooled(of_class, np.zeros(n_classes, np.int64), 1)
         p = len(names)
-        if p and not every.n[0] > 0:
-            raise DataError(
-                "there is no row in which every numeric column has a value; leave columns out that "
-                "are mostly missing"
-            )
-        if not (fine := np.isfinite(diagonal(every.scatter)[0])).all():
-            raise DataError(
-                f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale "
-                "it"
-            )
         self._rule = CovarianceRule(False, 0, None, "shrink", FLOOR, names, classes)
-        self.spread = diagonal(every.scatter)[0] / max(float(every.n[0]), 1.0)
         self.shrunk, self.backed = False, np.zeros(n_classes, np.bool_)
         self.prior: NormalInverseWishart | None = None
-        if student and p:
-            self.prior = prior_of("niw", MomentSums(*of_class), self._rule)
+        self.known, self._rows = known, np.repeat(of_class.n[:, None], p, axis=1)
+        if known is not None and p:
+            moments = KnownMoments.of(known)
+            self._rows = moments.n
+            spreads = ColumnSpreads.of(moments)
+            check_finite(spreads.within + spreads.between, names)
+            self.prior, self.spread = prior_of(spreads), spreads.variance
             self.kept = diagonal(self.prior.scale) > 0
-            self._classes = self.regular(with_prior(of_class, self.prior), of_class.n)[0]
+            found = with_prior(moments, self.prior)
+            self._classes = self.regular(found, self._rows.mean(axis=1))[0]
         else:
+            every = pooled(of_class, np.zeros(n_classes, np.int64), 1)
+            if p and not every.n[0] > 0:
+                raise DataError(
+                    "there is no row in which every numeric column has a value; use "
+                    "density='student', or leave columns out that are mostly missing"
+                )
+            check_finite(diagonal(every.scatter)[0], names)
+            self.spread = diagonal(every.scatter)[0] / max(float(every.n[0]), 1.0)
             self.kept = self.spread > 0
             self._classes = self._likeliest(of_class, every)
         self.which = np.flatnonzero(inside)
@@ -274,8 +360,8 @@ class CellGaussians:
         cells, classes = some[some < n], some[some >= n] - n
         parts = self._cells(cells), _at(self._classes, classes)
         mean, rest, covariance = (np.concatenate(pair) for pair in zip(*parts, strict=True))
-        own = self.rows(self.n[cells], self.of_class.n[self.labels[cells]])
-        rows = np.concatenate([own, self.of_class.n[classes]])
+        own = self.rows(self.n[cells], self._rows[self.labels[cells]])
+        rows = np.concatenate([own, self._rows[classes]])
         return self.of_rows(normals_of(mean, rest, covariance, self.kept), rows)
 
     def _likeliest(self, of_class: GroupMoments, every: GroupMoments) -> Backing:
@@ -295,11 +381,15 @@ class CellGaussians:
         return _where(self.backed, back, own)
 
     def rows(self, of_cell: Floats, of_class: Floats) -> Floats:
-        """Return how many rows densities of cells are made of: of the class no more than it has."""
-        return np.asarray(np.minimum(of_cell + self.kappa, of_class))
+        """Return how many rows densities of cells are made of: of the class no more than it has.
+
+        of_cell   (n,) rows of each.
+        of_class  (n, p) rows in which its class knows each number.
+        """
+        return np.asarray(np.minimum((of_cell + self.kappa)[:, None], of_class))
 
     def of_rows(self, found: Normals, rows: Floats) -> ClassDensities:
-        """Return densities that are made of so many rows, (n,)."""
+        """Return densities each column of which is made of so many rows, (n, p)."""
         return ClassDensities(
             found if self.prior is None else student(found, rows, self.prior.kappa)
         )

@@ -19,11 +19,26 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import UNSEEN, fitted, number, parameter, pseudo_count
 from fastbayes.models.estimator.sampling import drawn_values
 from fastbayes.models.estimator.smoothing import log_prior
-from fastbayes.models.joint.cell_gaussians import CellGaussians, CellMixture, MixtureScorer
+from fastbayes.models.joint.cell_gaussians import (
+    CellGaussians,
+    CellMixture,
+    KnownMoments,
+    MixtureScorer,
+)
 from fastbayes.models.joint.joint import TAU, JointTable, JointTableScorer, drawn_cells
 from fastbayes.models.numeric.gaussian import SHARES_PRIOR, listed, named
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.cell_scatter import pooled
+from fastbayes.statistics.joint_moments import JointMoments
+
+
+def _two_by_two(stats: Statistics, *, all_rows: bool = True) -> JointMoments:
+    """Return moments of the classes two by two: of complete rows, where no others were counted."""
+    if all_rows and "scatter" in stats.parts:
+        return stats.scatter.two_by_two()
+    found = stats.cell_scatter
+    n, mean, rest, scatter = pooled(found.groups, found.keys[:, -1], len(stats.schema.classes))
+    return JointMoments(n[:, None, None], mean[:, :, None], rest[:, :, None], scatter)
 
 
 class JointGaussian(Classifier, Iterative):
@@ -41,15 +56,20 @@ class JointGaussian(Classifier, Iterative):
     prior of `GaussianBayes(prior="niw")`: of the mean of all rows, worth 0.01 rows, and of the
     pooled variances within classes, worth one row. f is Student's t of N + 3 degrees of freedom
     where N rows make it: those of the class, of a cell n + k of them at most. So without
-    categorical columns the model is `GaussianBayes(prior="niw")`, and with very many rows f is
-    normal.
+    categorical columns the model is `GaussianBayes(prior="niw")` where no number is missing, and
+    with very many rows f is normal. A class takes each mean and variance from the rows that know
+    the number, and a covariance from those that know both: with n_i rows that know number i, S_ij
+    the sum of products of deviations and s_ij that of the prior, it is (s_ij + S_ij) / ((n_i + 1)
+    (n_j + 1))^(1/2), and N is n_i in the scale of number i and the mean over numbers in the degrees
+    of freedom. Cells take complete rows alone, and so do classes where statistics were counted
+    without `scatter`.
 
-    With density="normal" f is normal and a class has the density of maximum likelihood; one of no
+    With density="normal" f is normal and a class has the density of maximum likelihood, of the rows
+    in which every number is known; one of no
     more rows than columns, or with a singular covariance, is drawn as cells are to the density of
     all rows. If that is singular, too, its correlations are shrunk, with a warning.
 
-    Densities are those of the rows in which every number is known; other rows count in P(c) and
-    P(v | c). At predict a missing category is summed over all cells that agree, each with its
+    At predict a missing category is summed over all cells that agree, each with its
     density, and a missing number is integrated out, both exactly. One scan learns; memory is
     8 (1 + 2 p + p^2) bytes for each cell and class that occur, refused over `memory_limit`.
 
@@ -135,7 +155,15 @@ class JointGaussian(Classifier, Iterative):
     )
     _mixture: CellMixture = fitted()
 
-    _statistics: ClassVar[tuple[str, ...]] = ("values", "cells", "cell_scatter")
+    _dispensable: ClassVar[tuple[str, ...]] = ("scatter",)
+
+    @property
+    def _statistics(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("values", "cells", "cell_scatter", *["scatter"] * self._student)
+
+    @property
+    def _student(self) -> bool:
+        return self.density == "student" and self.backoff != 0
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -157,10 +185,10 @@ class JointGaussian(Classifier, Iterative):
         names = [feature.name for feature in stats.schema.numeric]
         inside = np.asarray(~table.hidden(codes.T).any(axis=0))
         kappa = float(self.backoff)
+        pairs = _two_by_two(stats) if self._student else None
         # Without a categorical column the only cell is the class.
-        student = self.density == "student" and kappa > 0
-        inside &= bool(len(stats.schema.categorical)) or not student
-        gaussians = CellGaussians(found.groups, where, inside, kappa, student, names, classes)
+        inside &= bool(len(stats.schema.categorical)) or pairs is None
+        gaussians = CellGaussians(found.groups, where, inside, pairs, kappa, names, classes)
         mixture = CellMixture(table, gaussians, codes[inside])
         if kappa == 0 and names:
             self._check_defined(stats, mixture)
@@ -237,14 +265,19 @@ class JointGaussian(Classifier, Iterative):
         return self._mixture.table.margin(place)
 
     def _class_numbers(self, place: int) -> ClassNumbers:
-        found = self.statistics_.cell_scatter
-        together = pooled(found.groups, found.keys[:, -1], len(self.classes_))
-        rows = together.n
+        says = "mean and standard deviation of each class"
+        if self._student and "scatter" in self.statistics_.parts:
+            missing = self.statistics_.values.class_counts - self.statistics_.scatter.known()
+            missing = missing[:, place]
+        else:
+            says += ", of rows in which every number is known"
+            missing = np.full(len(self.classes_), np.nan)
+        moments = KnownMoments.of(_two_by_two(self.statistics_, all_rows=self._student))
+        rows = moments.n[:, place]
         with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.where(rows > 0, together.mean[:, place] + together.rest[:, place], np.nan)
-            deviation = np.sqrt(together.scatter[:, place, place] / rows)
-        says = "mean and standard deviation of each class, of rows in which every number is known"
-        return ClassNumbers(says, mean, deviation, rows, np.full(len(rows), np.nan))
+            mean = np.where(rows > 0, moments.mean[:, place] + moments.rest[:, place], np.nan)
+            deviation = np.sqrt(moments.scatter[:, place, place] / rows)
+        return ClassNumbers(says, mean, deviation, rows, missing)
 
     def _scorer(self, cells: float) -> Any:
         return MixtureScorer(self.class_log_prior_, self._mixture, cells)

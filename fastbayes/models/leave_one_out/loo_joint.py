@@ -25,6 +25,7 @@ from fastbayes.models.joint.cell_gaussians import (
     FLOOR,
     Backing,
     CellMixture,
+    KnownMoments,
     MixtureScorer,
     Numbers,
     log_density,
@@ -37,6 +38,7 @@ from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes
 from fastbayes.models.numeric.covariance import diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
 from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
+from fastbayes.statistics.joint_moments import JointMoments
 
 
 class LooJoint(LooScorer):
@@ -80,6 +82,27 @@ def less(groups: GroupMoments, x: Floats, gone: Floats) -> GroupMoments:
     kept = (diagonal(scatter) > ROUNDING * diagonal(groups.scatter)) & some[:, None]
     scatter = np.where(kept[:, :, None] & kept[:, None, :], scatter, 0.0)
     return GroupMoments(np.where(some, left, 0.0), mean, rest, scatter)
+
+
+def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> KnownMoments:
+    """Return moments of the class of each row without the row, which weighs so much.
+
+    x  (n_rows, p), NaN where a number is missing: the class took the others.
+    """
+    n, p = x.shape
+    nothing = np.zeros((n, p, p))
+    count, mean = gone[:, None, None], x[:, :, None]
+    if of_class.count.shape[1] > 1:
+        there = ~np.isnan(x)
+        both = there[:, :, None] & there[:, None, :]
+        count, mean = count * both, np.where(both, mean, 0.0)
+    row = JointMoments(count, mean, np.zeros_like(mean), nothing)
+    own = JointMoments(*(part[y] for part in of_class.arrays()))
+    left, before = KnownMoments.of(own.without(row)), KnownMoments.of(of_class).scatter
+    # What rounding leaves of the scatter of one row is none.
+    kept = (diagonal(left.scatter) > ROUNDING * diagonal(before)[y]) & (left.n > 0)
+    scatter = np.where(kept[:, :, None] & kept[:, None, :], left.scatter, 0.0)
+    return left._replace(scatter=scatter)
 
 
 class LooJointGaussian(LooScorer):
@@ -147,7 +170,12 @@ class _Own:
         self.hidden = table.hidden(self.codes)
         rows = code_rows(batch, table.cells.offsets)
         self.margins = own_likelihood(table.cells, table.rule, rows, y, gone)
-        self.counted = ~np.isnan(self.x).any(axis=1) & (self.x.shape[1] > 0)
+        there = ~np.isnan(self.x)
+        self.complete: Bools = np.asarray(there.all(axis=1) & (self.x.shape[1] > 0))
+        # Of a row that lacks a number the class took the others, if it was asked to.
+        known = model.mixture.gaussians.known
+        pairs = known is not None and known.count.shape[1] > 1
+        self.counted: Bools = np.asarray(there.any(axis=1)) if pairs else self.complete
         self.place = np.cumsum(self.counted) - 1
         self.parent = self._classes(model.labels)
 
@@ -155,11 +183,14 @@ class _Own:
         """Return the densities of the classes without each row that was counted in them."""
         gaussians, some = self.mixture.gaussians, np.flatnonzero(self.counted)
         y = self.y[some]
+        if gaussians.prior is not None:
+            assert gaussians.known is not None
+            known = less_known(gaussians.known, y, self.x[some], self.gone[some])
+            self.left = known.n
+            return gaussians.regular(with_prior(known, gaussians.prior), known.n.mean(axis=1))[0]
         of_class = GroupMoments(*(part[y] for part in gaussians.of_class))
         left = less(of_class, self.x[some], self.gone[some])
-        self.left = left.n
-        if gaussians.prior is not None:
-            return gaussians.regular(with_prior(left, gaussians.prior), left.n)[0]
+        self.left = left.n[:, None]
         found = merged(left, Backing(left.mean, left.rest, left.scatter), 0.0)
         spread, before = diagonal(left.scatter), diagonal(of_class.scatter)
         variance = diagonal(found.covariance)
@@ -246,11 +277,18 @@ class _Own:
         if len(gaussians.groups.n):
             cell = GroupMoments(*(part[np.maximum(g, 0)] for part in gaussians.groups))
             if inside:
-                cell = less(cell, x, self.gone[rows])
+                # A row that lacks a number was not counted in the cell.
+                lacking = ~self.complete[rows, None]
+                gone = np.where(lacking[:, 0], 0.0, self.gone[rows])
+                cell = less(cell, np.where(lacking, cell.mean, x), gone)
             cell = cell._replace(n=np.where(own, cell.n, 0.0))
             parent = merged(cell, parent, gaussians.kappa)
-            n_rows = np.where(cell.n > 0, gaussians.rows(cell.n, left), left)
-        found = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
-        every = np.arange(len(rows))
-        densities = gaussians.of_rows(normals_of(*found, gaussians.kept), n_rows)
-        return log_density(x, every, every, densities, self.job)
+            n_rows = np.where(cell.n[:, None] > 0, gaussians.rows(cell.n, left), left)
+        regular = gaussians.regular(parent, np.maximum(self.gone[rows], 1.0))[0]
+        densities = gaussians.of_rows(normals_of(*regular, gaussians.kept), n_rows)
+        result = np.empty(len(rows))
+        for known, some in patterns(~np.isnan(x).T):
+            every = np.arange(len(some))
+            found = densities if known.all() and len(some) == len(x) else densities.of(known, some)
+            result[some] = log_density(x[np.ix_(some, known)], every, every, found, self.job)
+        return result
