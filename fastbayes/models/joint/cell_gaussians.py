@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -479,19 +479,16 @@ class CellGaussians:
 
     def _marginal(self, known: Bools, at: Ints) -> tuple[ClassDensities, Ints]:
         """Return densities of the numbers that are known, and where some stand among them."""
-
-        def made(some: Ints) -> ClassDensities:
-            return self._asked.of(some).of(known, some)
-
         n = len(self.n) + len(self.of_class.n)
         if n * len(known) ** 2 > KEPT:
             some, where = np.unique(at, return_inverse=True)
-            return made(some), where.ravel()
-
-        def kept() -> AskedFor:
-            return AskedFor(n, self.kept[known], self._student, made)
-
+            return self._some_marginal(known, some), where.ravel()
+        make = partial(self._some_marginal, known)
+        kept = partial(AskedFor, n, self.kept[known], self._student, make)
         return self._patterns.of(known, kept).of(at), at
+
+    def _some_marginal(self, known: Bools, some: Ints) -> ClassDensities:
+        return self._asked.of(some).of(known, some)
 
 
 def _of(groups: GroupMoments, covariance: Floats) -> Backing:

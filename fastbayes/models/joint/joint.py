@@ -104,31 +104,41 @@ class CellIndex:
             begins = np.append(begins[:1], 1 + np.flatnonzero(packed[1:] != packed[:-1]))
             distinct.append(packed[begins])
 
-        def find(codes: Ints) -> Ints:
-            if not n:
-                return np.full(codes.shape[1], -1)
-            at, there = np.zeros(codes.shape[1], np.int64), np.ones(codes.shape[1], np.bool_)
-            asked = self._numbers(codes, known)
-            for word, room, there_are in zip(asked, self._room, distinct, strict=True):
-                packed = at * room + word
-                at = np.minimum(np.searchsorted(there_are, packed), len(there_are) - 1)
-                there &= there_are[at] == packed
-            return np.where(there, at, -1)
+        begins = np.append(begins, n)
+        return SortedCells(self, known, order.astype(np.uint32), begins, distinct)
 
-        return SortedCells(order.astype(np.uint32), np.append(begins, n), find)
+    def find(self, codes: Ints, known: Bools, distinct: Sequence[Ints]) -> Ints:
+        """Return which of the distinct cells each of some codes is, (n_rows,); -1 for none."""
+        if not self._columns.shape[1]:
+            return np.full(codes.shape[1], -1)
+        at, there = np.zeros(codes.shape[1], np.int64), np.ones(codes.shape[1], np.bool_)
+        asked = self._numbers(codes, known)
+        for word, room, there_are in zip(asked, self._room, distinct, strict=True):
+            packed = at * room + word
+            at = np.minimum(np.searchsorted(there_are, packed), len(there_are) - 1)
+            there &= there_are[at] == packed
+        return np.where(there, at, -1)
 
 
 class SortedCells(NamedTuple):
     """Cells in an order in which those follow each other that agree in some columns.
 
-    order   (n,) cells
-    begins  (n_groups + 1,) where each group of those that agree begins; at last n
-    find    gives the group of each of the codes (m, n_rows), -1 where there is none
+    made_by   what made them
+    known     (m,) the columns
+    order     (n,) cells
+    begins    (n_groups + 1,) where each group of those that agree begins; at last n
+    distinct  numbers of the groups, as the index has them
     """
 
+    made_by: CellIndex
+    known: Bools
     order: NDArray[np.uint32]
     begins: Ints
-    find: Callable[[Ints], Ints]
+    distinct: Sequence[Ints]
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the group of each of the codes (m, n_rows), -1 where there is none."""
+        return self.made_by.find(codes, self.known, self.distinct)
 
     def cells(self, places: Ints) -> Ints:
         """Return the cells at some places of the order."""

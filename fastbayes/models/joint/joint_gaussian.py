@@ -159,11 +159,12 @@ class JointGaussian(Classifier, Iterative):
 
     @property
     def _statistics(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("values", "cells", "cell_scatter", *["scatter"] * self._student)
+        more = ("scatter",) if self._student else ()
+        return ("values", "cells", "cell_scatter", *more)
 
     @property
     def _student(self) -> bool:
-        return self.density == "student" and self.backoff != 0
+        return self.density == "student" and bool(self.backoff != 0)
 
     # -- learning ------------------------------------------------------------------------------
 
