@@ -57,7 +57,14 @@ from fastbayes.evaluation.validate.scoring import (
     learns_by_subtraction,
     scores,
 )
-from fastbayes.evaluation.validate.shared_tallies import NUMBERS, OtherBins, SharedTally, View, Way
+from fastbayes.evaluation.validate.shared_tallies import (
+    NUMBERS,
+    OF_CELLS,
+    OtherBins,
+    SharedTally,
+    View,
+    Way,
+)
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
@@ -381,6 +388,7 @@ class ComparisonRunner:
         needed = {name for model in ours for name in model._statistics}
         tally.pairs = any(isinstance(model, OneDependence) for model in ours)
         tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
+        tally.cells = tally.both and needed.issuperset(OF_CELLS)
 
     def _of(self, tally: SharedTally) -> list[Runner]:
         """Return the models that stand and see numeric columns as a tally counts them."""
@@ -465,7 +473,7 @@ class ComparisonRunner:
         found = engine.scan(
             source,
             tally.encoder(learning, cuts),
-            tally.counted,
+            tally.counted if whole else tally.counted_without(learning),
             progress=progress,
             folds=self.opened.folds if whole else None,
             besides=tally.besides,
@@ -670,7 +678,9 @@ class ComparisonRunner:
                 trial(schemas[0])
                 for tally in learned:
                     if tally.pairs or tally.of_numbers:  # were they too much, they still are
+                        cells = tally.cells
                         self._ask(tally)
+                        tally.cells &= cells
         if learned:
             self.seconds["counting folds"] = time.perf_counter() - start
         elif trial is not None:
@@ -750,7 +760,14 @@ class ComparisonRunner:
                 continue
             name = without if tally.both else f"{without} for {_names(runners)}"
             stage(self.progress, name, self._rows_without(fold))
-            rest = self._scan(tally, *given, whole=False)
+            try:
+                rest = self._scan(tally, *given, whole=False)
+            except MemoryLimitError as error:
+                if not tally.cells:
+                    raise
+                tally.cells = False
+                logger.info("%s; a model that needs them counts by itself", error)
+                rest = self._scan(tally, *given, whole=False)
             if tally.both:
                 schema = rest.schema
             else:

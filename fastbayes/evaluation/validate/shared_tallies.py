@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastbayes.core.batch import Batch
@@ -15,6 +15,8 @@ from fastbayes.statistics.bundle import Statistics
 # How a model sees numeric columns: as numbers, or in bins by a rule that has this name.
 Way = str
 NUMBERS: Way = ""
+# Statistics of joint values, and of the numbers in them.
+OF_CELLS = ("cells", "cell_scatter")
 # Makes of rows as they are encoded what a model sees of them; None: all.
 View = Callable[[Batch], Batch] | None
 
@@ -44,6 +46,8 @@ class SharedTally:
     learned     whether cut points depend on the rows
     pairs       whether pairs of columns are counted
     of_numbers  statistics of numbers besides moments
+    cells       whether joint values are counted without a fold, and numbers in them: of all rows
+                they are left to the model, which does not keep them while others are fitted
     besides     bytes that were held already when all rows were counted
     stats       counts of all rows, by folds
     """
@@ -53,6 +57,7 @@ class SharedTally:
     learned: bool
     pairs: bool = False
     of_numbers: Sequence[str] = ()
+    cells: bool = False
     besides: int = 0
     stats: Statistics | None = None
 
@@ -66,6 +71,13 @@ class SharedTally:
         """The statistics."""
         return ["values", "moments", *["pairs"] * self.pairs, *self.of_numbers]
 
+    def counted_without(self, learning: Callable[..., Encoder]) -> dict[str, dict[str, Any]]:
+        """Return the statistics of rows without a fold, and options of each."""
+        # Bins of numbers stand behind the columns that are categories as they are.
+        n = sum(book is not None for _, book in learning().features)
+        cells = {name: {"columns": range(n)} for name in OF_CELLS} if self.cells else {}
+        return {name: {} for name in self.counted} | cells
+
     def encoder(self, learning: Callable[..., Encoder], cuts: Any) -> Encoder:
         """Return an encoder of rows that are to be counted, with cut points by way."""
         points = cuts.get(self.way)
@@ -76,4 +88,6 @@ class SharedTally:
         if not self.both:
             return {self.way: stats}
         views = Views(stats.schema)
-        return {way: views.counted(stats, bins=way != NUMBERS) for way in self.ways}
+        parts = {name: part for name, part in stats.parts.items() if name not in OF_CELLS}
+        bins = views.counted(replace(stats, parts=parts), bins=True)
+        return {self.way: bins, NUMBERS: views.counted(stats, bins=False)}
