@@ -74,7 +74,7 @@ def test_leave_one_out__is_that_of_each_model(missing: str, weights: Any) -> Non
         assert "takes counts apart: it knows NaiveBayes, SPODE" in result[name].reason
     families = fb.KDB(missing=missing).families(bins)
     # A class of one row has a density, and none once it is left out.
-    numbers = counted(table, missing=missing, cells=True, cell_scatter=True)
+    numbers = counted(table, missing=missing, cells=True, cell_scatter=True, scatter=True)
     gaussian = fb.JointGaussian(missing=missing)
     alone = fb.leave_one_out(gaussian, numbers, table, sample_weight=weight_of(table))
     same_figures(result["joint-gaussian"].figures, alone)

@@ -323,7 +323,8 @@ def count(
         JointBayes and JointGaussian need; or the names of some columns.
     cell_scatter
         Whether to take the scatter matrices of numeric columns in each cell of the categorical
-        ones, which JointGaussian needs. Not where numeric columns become bins.
+        ones, which JointGaussian needs; rows that lack a number it takes from `scatter`. Not where
+        numeric columns become bins.
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
         of a row in the source, each k rows in succession falling into k folds in random order; the
