@@ -82,9 +82,9 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     blocks_of_calls: list[list[int]] = []
     run = repeat.run
 
-    def counted(noted: Any) -> None:
-        blocks_of_calls.append([times for _, times in noted])
-        run(noted)
+    def counted(noted: Any, *how: Any) -> None:
+        blocks_of_calls.append([part.times for part in noted])
+        run(noted, *how)
 
     monkeypatch.setattr(repeat, "run", counted)
     in_blocks(monkeypatch, "always")

@@ -71,6 +71,11 @@ class TableSource(Source):
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
 
+    def is_indexed(self, target: str | None) -> bool:
+        """Return whether all columns are dictionaries, and the target has no nulls."""
+        known = target is None or not self._table.column(target).null_count
+        return known and all(pa.types.is_dictionary(kind) for kind in self.schema.types)
+
     def held(self, threads: int) -> int:
         """Return about how many bytes threads hold: values converted, blocks of several chunks."""
         there = [*(column.type for column in self._table.columns if column.num_chunks <= 1)]
