@@ -173,7 +173,7 @@ def call(kernel: Any, *arguments: Any) -> None:
 
 
 class NotRepeatableError(Exception):
-    """What was to be noted down works on rows in Python."""
+    """What was to be noted down works on rows in Python, and has not begun."""
 
 
 def in_python() -> None:

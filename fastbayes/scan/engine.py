@@ -166,6 +166,16 @@ def rows_at_once(source: Source, threads: int, most: int = MOST_CELLS) -> int:
     return BLOCK_ROWS if most <= BLOCK_ROWS else whole * -(-most // whole)
 
 
+def rows_on_all(source: Source, encoder: Encoder, threads: int, few: int) -> int:
+    """Return the rows that all threads take the blocks of; 0 where each has rows of its own.
+
+    That is where looking up takes time that grows with the rows. A multiple of so few.
+    """
+    if threads == 1 or not (source.many_blocks and encoder.is_indexing(source)):
+        return 0
+    return few * max(threads * MOST_CELLS // (max(len(source.schema), 1) * few), 1)
+
+
 def over_blocks(
     rows: LookedUp,
     work: Callable[[Batch, int], None],
@@ -195,9 +205,12 @@ def over_blocks(
     blank
         Whether codes are 0 while calls are noted down, for work that looks at them.
     threads
-        How many take the blocks of what is repeatable. With several NotRepeatableError is raised,
-        before anything is done, where it is not.
+        How many take the blocks, at most. With several NotRepeatableError is raised, before
+        anything is done, where the work is not repeatable.
     """
+    if threads > 1 and not repeatable:
+        raise dispatch.NotRepeatableError
+    threads = min(threads, 1 + rows.n_rows * max(len(rows.sizes), 1) // HELP_CELLS)
     noted = repeatable and rows.n_rows > BLOCK_ROWS
     n = rows.n_rows
     whole = n - n % BLOCK_ROWS
@@ -573,9 +586,8 @@ def _scanned(
         if behind is not None or not whole:
             source = (behind or source).merging()
         block_rows = rows_at_once(source, threads)
-        if threads > 1 and not whole and encoder.is_indexing(source):
-            width = max(len(source.schema), 1)
-            at_once = block_rows * max(threads * MOST_CELLS // (width * block_rows), 1)
+        if not whole:
+            at_once = rows_on_all(source, encoder, threads, block_rows)
     elif crossing is None:
         block_rows = rows_at_once(source, threads, _blocks_of_sums(source, encoder, own, budget))
 
@@ -584,17 +596,17 @@ def _scanned(
     if not repeatable and crossing is None and not encoder.keep_unlabelled:
         late = encoder.plain_numbers()
 
-    def count(segment: Segment, helpers: int = 0) -> _Counted:
+    def count(segment: Segment, threads: int) -> _Counted:
         try:
             with segment.apart(late) as (batches, numbers):
-                return counted_in(segment, batches, numbers, helpers)
+                return counted_in(segment, batches, numbers, threads)
         except DataError as error:
             if on_error != "skip":
                 raise
             return _Counted(skipped=str(error), origin=segment.origin)
 
     def counted_in(
-        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None, helpers: int
+        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None, threads: int
     ) -> _Counted:
         sums = _Sums(own, segment, weighted=weighted)
         rows = dropped = 0
@@ -618,11 +630,9 @@ def _scanned(
                 crossed = partial(crossing.crossed, segment, rows, block, known.kept)
             own_of = partial(sums.at, rows, known)
             add = partial(_update, budget, own_of, held, shape, crossed)
-            help_ = min(helpers, known.n_rows * len(encoder.features) // HELP_CELLS)
+            how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
             try:
-                over_blocks(
-                    known, add, sizes=shape.sizes, repeatable=repeatable, threads=1 + help_
-                )
+                over_blocks(known, add, sizes=shape.sizes, **how)
             finally:
                 idle.extend(held)
             known.check()
@@ -647,26 +657,12 @@ def _scanned(
         so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
         checkpoint.save(Progressed(done, rows, so_far))
 
-    def counted_segments() -> Iterator[_Counted]:
-        """Count many rows on all threads or, where not all is done by kernels, few on each."""
-        begun = done
-        if at_once:
-            for segment in source.segments(at_once):
-                try:
-                    yield count(segment, threads - 1)
-                except dispatch.NotRepeatableError:
-                    break
-                begun += at_once // block_rows
-            else:
-                return
-        segments = source.segments(block_rows)
-        if behind is None:
-            segments = islice(segments, begun, None)
-        yield from share.in_order(count, segments)
+    def segments(n_rows: int) -> Iterator[Segment]:
+        return islice(source.segments(n_rows), done if behind is None else 0, None)
 
     between = True  # two segments
     try:
-        for counted in counted_segments():
+        for counted in share.on_all(count, segments, block_rows, at_once):
             between = False
             for parts in counted.parts:
                 total.add(parts)
