@@ -423,3 +423,33 @@ def test_what_python_does_with_rows_of_dictionaries__is_done_by_segments(
 
     monkeypatch.setattr(ValueCounts, "_add", in_python)
     assert fb.count(table, "y", threads=3) == expected
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("classes", [2, 3, 20])
+@pytest.mark.parametrize("nulls", [0.0, 0.2])
+def test_a_copy_of_a_program_scores_as_the_program(
+    by_copies: list[int],
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    classes: int,
+    nulls: float,
+) -> None:
+    table = indexed_table(1500, 8, nulls, classes, 2)
+    # Values of later rows are unseen.
+    model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 200), "y")
+
+    def answers(threads: int) -> list[Any]:
+        model.set_params(threads=threads)
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            found = [getattr(model, answer)(table).tobytes() for answer in ANSWERS]
+        return [*found, caplog.messages]
+
+    expected = answers(1)
+    by_copies.clear()
+    assert answers(4) == expected
+    assert set(by_copies) <= {1}
+    if name in ("naive", "two classes", "unsmoothed", "logistic"):
+        assert by_copies
