@@ -107,9 +107,7 @@ def mapped(pool: Executor, function: Callable[[T], U], items: Iterable[T]) -> It
     return (future.result() for future in futures)
 
 
-def together(
-    own: Callable[[], object], others: Callable[[], U], threads: int
-) -> list[U]:
+def together(own: Callable[[], object], others: Callable[[], U], threads: int) -> list[U]:
     """Call a function here and another on so many threads less one; return what these return.
 
     They do what there is to do together: what has not begun when this thread is done never does.

@@ -83,7 +83,7 @@ def over_blocks(
             calls: Calls = []
             with recording(calls):
                 work(first, n)
-            noted.append(Part(calls, n, times))
+            noted.append(Part(calls, n, times, work))
     except NotRepeatableError:
         if threads > 1:
             raise
@@ -93,11 +93,15 @@ def over_blocks(
 
 
 class Part(NamedTuple):
-    """The kernel calls of one block of n rows, and how many such blocks there are."""
+    """The kernel calls of one block of n rows, how many such blocks there are, and what made them.
+
+    That holds the memory in which the arguments lie.
+    """
 
     calls: Calls
     n: int
     times: int
+    work: object
 
 
 def run(noted: Sequence[Part], moving: Sequence[Moving], threads: int = 1) -> None:
@@ -107,6 +111,66 @@ def run(noted: Sequence[Part], moving: Sequence[Moving], threads: int = 1) -> No
         program.run()
     else:
         program.run_on(threads)
+
+
+class Arguments:
+    """Arguments of kernels as words of memory, and what is to be known of them.
+
+    Parameters
+    ----------
+    moving
+        As in `over_blocks`.
+
+    Attributes
+    ----------
+    words
+        As a thunk takes them, one call after the other.
+    moves
+        Word, what it is for the first block, how far it moves on from block to block.
+    pointers
+        Word, and the address that it is, if it does not move.
+    written
+        Begin and end of what is written and does not move, and whether these are int64.
+    addresses
+        Word that points to an array of addresses, and these.
+    """
+
+    def __init__(self, moving: Sequence[Moving]) -> None:
+        self.words: list[int] = []
+        self.moves: list[tuple[int, int, int]] = []
+        self.pointers: list[tuple[int, int]] = []
+        self.written: list[tuple[int, int, bool]] = []
+        self.addresses: list[tuple[int, list[int]]] = []
+        starts = [address_of(array) for array, _ in moving]
+        self._ranges = [
+            (start, start + array.nbytes, width)
+            for start, (array, width) in zip(starts, moving, strict=True)
+        ]
+
+    def add(self, argument: Any, n: int) -> None:
+        """Add the argument of a call for a block of n rows."""
+        if isinstance(argument, np.ndarray):
+            self._add_array(argument, n)
+            return
+        if isinstance(argument, Row):
+            self.moves.append((len(self.words), int(argument), n))
+        if isinstance(argument, (float, np.floating)):
+            argument = np.float64(argument).view(np.int64)
+        self.words.append(0 if argument is None else int(argument))
+
+    def _add_array(self, array: NDArray[Any], n: int) -> None:
+        start, at = address_of(array), len(self.words) + 4
+        step = next((width for a, b, width in self._ranges if a <= start < b), 0)
+        if step:
+            self.moves.append((at, start, step * n))
+        elif array.dtype == np.uint64 and array.ndim == 1 and not array.flags.writeable:
+            self.addresses.append((at, array.tolist()))
+        else:
+            self.pointers.append((at, start))
+            if array.flags.writeable:
+                self.written.append((start, start + array.nbytes, array.dtype == np.int64))
+        # As numba lays out an array, one that owns no memory.
+        self.words += [0, 0, array.size, array.itemsize, start, *array.shape, *array.strides]
 
 
 class Program:
@@ -121,111 +185,109 @@ class Program:
     """
 
     def __init__(self, noted: Sequence[Part], moving: Sequence[Moving]) -> None:
-        self._calls = [made for part in noted for made in part.calls]
+        self._noted = noted
         self._turn = np.zeros(1, np.int64)
         self._n_blocks = sum(part.times for part in noted)
-        ranges = [(start, start + a.nbytes, width) for a, width in moving
-                  for start in [address_of(a)]]  # fmt: skip
-        words: list[int] = []
+        given = Arguments(moving)
         program: list[tuple[int, int]] = []
-        moves: list[tuple[int, int, int]] = []
         parts: list[tuple[int, int, int]] = []
-        pointers: list[tuple[int, int]] = []  # word that holds it, its address
-        written: list[tuple[int, int, bool]] = []  # begin, end, whether of int64
-        lists: list[tuple[int, NDArray[np.uint64]]] = []  # word that points to addresses, these
-        for calls, n, times in noted:
-            for function, arguments in calls:
-                program.append((_native(function, arguments), len(words)))
+        for part in noted:
+            for function, arguments in part.calls:
+                program.append((_native(function, arguments), len(given.words)))
                 for argument in arguments:
-                    if isinstance(argument, np.ndarray):
-                        start, at = address_of(argument), len(words) + 4
-                        step = next((w for a, b, w in ranges if a <= start < b), 0)
-                        if step:
-                            moves.append((at, start, step * n))
-                        elif argument.flags.writeable:
-                            pointers.append((at, start))
-                            kind = argument.dtype == np.int64
-                            written.append((start, start + argument.nbytes, kind))
-                        elif argument.dtype == np.uint64 and argument.ndim == 1:
-                            lists.append((at, argument))
-                        else:
-                            pointers.append((at, start))
-                        # As numba lays out an array, one that owns no memory.
-                        words += [0, 0, argument.size, argument.itemsize, start]
-                        words += [*argument.shape, *argument.strides]
-                    elif isinstance(argument, (float, np.floating)):
-                        words.append(np.float64(argument).view(np.int64).item())
-                    else:
-                        if isinstance(argument, Row):
-                            moves.append((len(words), int(argument), n))
-                        words.append(0 if argument is None else int(argument))
-            parts.append((len(program), len(moves), times))
+                    given.add(argument, part.n)
+            parts.append((len(program), len(given.moves), part.times))
         # Addresses that kernels read lie behind the arguments: a copy has its own.
-        self._inside = np.empty((len(lists), 2), np.int64)
-        for k, (at, addresses) in enumerate(lists):
-            self._inside[k] = at, len(words)
-            pointers += zip(range(len(words), len(words) + len(addresses)), addresses.tolist())
-            words += addresses.tolist()
-        self._words = np.array(words, np.int64)
-        self._pointers, self._written = pointers, written
-        self._program, self._moves, self._parts = (
+        inside = []
+        for at, addresses in given.addresses:
+            inside.append((at, 8 * len(given.words)))
+            given.pointers += enumerate(addresses, len(given.words))
+            given.words += addresses
+        self._words = np.array(given.words, np.int64)
+        self._pointers, self._written = given.pointers, given.written
+        self._inside, self._program, self._moves, self._parts = (
             readonly(np.array(rows, np.int64).reshape(-1, width))
-            for rows, width in ((program, 2), (moves, 3), (parts, 3))
+            for rows, width in ((inside, 2), (program, 2), (given.moves, 3), (parts, 3))
         )
 
     def run(self) -> None:
-        """Make the calls for all blocks that no other thread has taken."""
-        self._run(self._words.copy())
+        """Make the calls for all blocks that no other thread takes."""
+        self._run(self._words)
 
     def _run(self, words: NDArray[np.int64]) -> None:
-        words[self._inside[:, 0]] = address_of(words) + 8 * self._inside[:, 1]
+        at, place = self._inside.T
+        words[at] = address_of(words) + place
         failed = repeat(self._program, words, self._moves, self._parts, self._turn)
         if failed >= 0:
-            name = self._calls[failed][0].__name__
+            calls = [function for part in self._noted for function, _ in part.calls]
+            name = calls[failed].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
     def run_on(self, threads: int) -> None:
         """Make the calls for all blocks on several threads, and add up what they added to."""
-        # What the kernels write but the rows: where it overlaps, it is one stretch of memory.
-        stretches: list[list[int]] = []
-        for begin, end, sums in sorted(self._written):
+        own = _Own.of(self._written)
+        at, moved = own.moved(self._pointers)
+        words = self._words.copy()
+
+        def run_copy() -> NDArray[np.uint8] | None:
+            if self._turn[0] >= self._n_blocks:
+                return None
+            memory, mine = _taken(own.size), words.copy()
+            memory[: own.cleared] = 0
+            mine[at] = moved + address_of(memory)
+            self._run(mine)
+            return memory
+
+        copies = [c for c in together(self.run, run_copy, threads) if c is not None]
+        where = np.array([address_of(memory) for memory in copies], np.int64)
+        add_sums(readonly(where), own.sums)
+        _kept.extend(memory for memory in copies if len(memory) <= KEPT_BYTES)
+
+
+class _Own(NamedTuple):
+    """How the memory of a copy is laid out: what kernels write, but what moves with the rows.
+
+    size     bytes
+    cleared  bytes of what they add to, which comes first
+    places   (n, 3) int64, ascending: begin and end of a stretch in the memory of the program, and
+             how much further than its begin it lies in that of a copy
+    sums     as `add_sums` takes them
+    """
+
+    size: int
+    cleared: int
+    places: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, written: Sequence[tuple[int, int, bool]]) -> _Own:
+        """Lay out what is written: what overlaps is one stretch."""
+        stretches: list[tuple[int, int, bool]] = []
+        for begin, end, adds in sorted(written):
             if stretches and begin < stretches[-1][1]:
-                last = stretches[-1]
-                last[1:] = max(last[1], end), last[2] | sums
+                first, last, added = stretches.pop()
+                stretches.append((first, max(last, end), added or adds))
             elif begin < end:
-                stretches.append([begin, end, sums])
-        stretches.sort(key=lambda stretch: not stretch[2])
-        size, cleared = 0, 0
+                stretches.append((begin, end, adds))
+        size = cleared = 0
         places, sums = [], []
-        for begin, end, adds in stretches:
+        for begin, end, adds in sorted(stretches, key=lambda stretch: not stretch[2]):
             place = size + (begin - size) % LINE
             size = place + end - begin
             places.append((begin, end, place - begin))
             if adds:
                 sums.append((begin, place, (end - begin) // 8))
                 cleared = size
-        places.sort()
-        begins, ends, shifts = np.array(places, np.int64).reshape(-1, 3).T
-        at, held = np.array(self._pointers, np.int64).reshape(-1, 2).T
+        arrays = (np.array(rows, np.int64).reshape(-1, 3) for rows in (sorted(places), sums))
+        return cls(size, cleared, *map(readonly, arrays))
+
+    def moved(self, pointers: list[tuple[int, int]]) -> tuple[NDArray[np.int64], ...]:
+        """Return which words point into the stretches, and where in a copy's memory."""
+        at, held = np.array(pointers, np.int64).reshape(-1, 2).T
+        begins, ends, shifts = self.places.T
         which = np.searchsorted(begins, held, side="right") - 1
-        own = (which >= 0) & (held < ends[which])
-        at, moved = at[own], held[own] + shifts[which[own]]
-
-        def run_copy() -> NDArray[np.uint8] | None:
-            if self._turn[0] >= self._n_blocks:
-                return None
-            memory = _taken(size)
-            start = address_of(memory)
-            memory[:cleared] = 0
-            words = self._words.copy()
-            words[at] = moved + start
-            self._run(words)
-            return memory
-
-        copies = [c for c in together(self.run, run_copy, threads) if c is not None]
-        where = readonly(np.array([address_of(memory) for memory in copies], np.int64))
-        add_sums(where, readonly(np.array(sums, np.int64).reshape(-1, 3)))
-        _kept.extend(memory for memory in copies if len(memory) <= KEPT_BYTES)
+        own = np.flatnonzero((which >= 0) & (held < ends[which])) if len(ends) else which[:0]
+        return at[own], held[own] + shifts[which[own]]
 
 
 def _taken(size: int) -> NDArray[np.uint8]:
