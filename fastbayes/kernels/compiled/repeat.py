@@ -2,10 +2,10 @@
 
 The rows of a table pass through scratch memory a block at a time, so for every block the same
 kernels are called with the same arrays, except those that lie in the rows themselves, which move
-on by a block. `Program` takes note of the calls for the first block, and makes them for as many as
-there are in one call that does not hold the interpreter's lock. Several threads take one block
-after the other as they come: each has a copy of the program, with memory of its own for what the
-kernels write besides the rows.
+on by a block. `RepeatedCalls` takes note of the calls for the first block, and makes them for as
+many as there are in one call that does not hold the interpreter's lock. Several threads take one
+block after the other as they come: each has a copy of the calls, with memory of its own for what
+the kernels write besides the rows. So Python takes microseconds for each further thread.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def over_blocks(
     if interpreted():
         numpy_twin("repeat").over_blocks(work, parts, moving)
         return
-    noted: list[Part] = []
+    noted: list[BlockCalls] = []
     try:
         for first, n, times in parts:
             calls: Calls = []
             with recording(calls):
                 work(first, n)
-            noted.append(Part(calls, n, times, work))
+            noted.append(BlockCalls(calls, n, times, work))
     except NotRepeatableError:
         if threads > 1:
             raise
@@ -92,7 +92,7 @@ def over_blocks(
         run(noted, moving, threads)
 
 
-class Part(NamedTuple):
+class BlockCalls(NamedTuple):
     """The kernel calls of one block of n rows, how many such blocks there are, and what made them.
 
     That holds the memory in which the arguments lie.
@@ -104,16 +104,16 @@ class Part(NamedTuple):
     work: object
 
 
-def run(noted: Sequence[Part], moving: Sequence[Moving], threads: int = 1) -> None:
+def run(noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1) -> None:
     """Make calls, one set of them after the other, each so many times."""
-    program = Program(noted, moving)
+    program = RepeatedCalls(noted, moving)
     if threads == 1:
         program.run()
     else:
         program.run_on(threads)
 
 
-class Arguments:
+class CallArguments:
     """Arguments of kernels as words of memory, and what is to be known of them.
 
     Parameters
@@ -173,7 +173,7 @@ class Arguments:
         self.words += [0, 0, array.size, array.itemsize, start, *array.shape, *array.strides]
 
 
-class Program:
+class RepeatedCalls:
     """Kernel calls in memory, as `repeat` makes them.
 
     Parameters
@@ -184,11 +184,11 @@ class Program:
         As in `over_blocks`.
     """
 
-    def __init__(self, noted: Sequence[Part], moving: Sequence[Moving]) -> None:
+    def __init__(self, noted: Sequence[BlockCalls], moving: Sequence[Moving]) -> None:
         self._noted = noted
         self._turn = np.zeros(1, np.int64)
         self._n_blocks = sum(part.times for part in noted)
-        given = Arguments(moving)
+        given = CallArguments(moving)
         program: list[tuple[int, int]] = []
         parts: list[tuple[int, int, int]] = []
         for part in noted:
@@ -225,7 +225,7 @@ class Program:
 
     def run_on(self, threads: int) -> None:
         """Make the calls for all blocks on several threads, and add up what they added to."""
-        own = _Own.of(self._written)
+        own = CopyLayout.of(self._written)
         at, moved = own.moved(self._pointers)
         words = self._words.copy()
 
@@ -244,7 +244,7 @@ class Program:
         _kept.extend(memory for memory in copies if len(memory) <= KEPT_BYTES)
 
 
-class _Own(NamedTuple):
+class CopyLayout(NamedTuple):
     """How the memory of a copy is laid out: what kernels write, but what moves with the rows.
 
     size     bytes
@@ -260,7 +260,7 @@ class _Own(NamedTuple):
     sums: NDArray[np.int64]
 
     @classmethod
-    def of(cls, written: Sequence[tuple[int, int, bool]]) -> _Own:
+    def of(cls, written: Sequence[tuple[int, int, bool]]) -> CopyLayout:
         """Lay out what is written: what overlaps is one stretch."""
         stretches: list[tuple[int, int, bool]] = []
         for begin, end, adds in sorted(written):
