@@ -388,9 +388,10 @@ def test_threads_that_take_the_blocks_of_a_table__count_each_once(
     monkeypatch.setattr(engine, "HELP_CELLS", 1)
     monkeypatch.setattr(engine, "MOST_CELLS", 20 * ROWS * 8)  # several batches of blocks
     table = indexed_table(5000, 6, 0.1, 3, 2)
-    expected = fb.count(table, "y", pairs=pairs, threads=1)
-    for _ in range(20):
-        assert fb.count(table, "y", pairs=pairs, threads=5) == expected
+    for options in ({}, {"null_values": ["v1", "c0"]}):
+        expected = fb.count(table, "y", pairs=pairs, threads=1, **options)
+        for _ in range(20):
+            assert fb.count(table, "y", pairs=pairs, threads=5, **options) == expected
 
 
 @pytest.mark.compiled

@@ -73,8 +73,9 @@ class TableSource(Source):
 
     def is_indexed(self, target: str | None) -> bool:
         """Return whether all columns are dictionaries, and the target has no nulls."""
-        known = target is None or not self._table.column(target).null_count
-        return known and all(pa.types.is_dictionary(kind) for kind in self.schema.types)
+        if self._projection.blanks or not all(map(pa.types.is_dictionary, self.schema.types)):
+            return False
+        return target is None or not self._table.column(target).null_count
 
     def held(self, threads: int) -> int:
         """Return about how many bytes threads hold: values converted, blocks of several chunks."""

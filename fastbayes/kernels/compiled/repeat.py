@@ -45,7 +45,7 @@ SIGNATURES = {
 # What begins a cache line stays so in a copy.
 LINE = 64
 # Memory of copies is kept up to this size: fresh memory would cost a page fault every 4 KiB.
-KEPT_BYTES = 1 << 26
+KEPT_BYTES = 1 << 24
 
 _compiled: dict[tuple[Any, ...], int] = {}
 _place = pointer_to(types.int64)
