@@ -25,7 +25,7 @@ from making import cells, cells_of, random_stream, random_table
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.core.threads import mapped, submitted
+from fastbayes.core.threads import mapped, submitted, together
 from fastbayes.scan import engine
 
 ROWS = 5 * BLOCK_ROWS + 123
@@ -246,6 +246,61 @@ def test_in_order__a_consumer_that_stops_cancels_the_rest(threads: int) -> None:
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
     assert len(begun) <= threads + 3
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_together__all_that_have_begun_are_waited_for(threads: int) -> None:
+    begun, ended = [], []
+    all_begun = threading.Event()
+
+    def other() -> int:
+        begun.append(threading.get_ident())
+        if len(begun) == threads - 1:
+            all_begun.set()
+        time.sleep(0.05)
+        ended.append(threading.get_ident())
+        return len(ended)
+
+    found = together(lambda: all_begun.wait(PATIENCE), other, threads)
+    assert sorted(found) == [*range(1, threads)]
+    assert threading.get_ident() not in begun
+    begun.clear()
+    ended.clear()
+    all_begun.clear()
+
+    def fails() -> None:
+        assert all_begun.wait(PATIENCE)
+        raise DataError("mine")
+
+    with pytest.raises(DataError, match="mine"):
+        together(fails, other, threads)
+    assert len(ended) == threads - 1
+
+
+def test_together__what_comes_late_never_begins() -> None:
+    free = threading.Event()
+    pool = ThreadPoolExecutor(4)
+    # Two workers are held up, so that the third call finds none.
+    held = pool.submit(lambda: together(lambda: time.sleep(0.5), lambda: free.wait(PATIENCE), 3))
+    time.sleep(0.2)
+    late: list[int] = []
+    assert together(lambda: None, lambda: late.append(1), 3) in ([], [None])
+    free.set()
+    assert held.result() == [True, True]
+    time.sleep(0.1)
+    assert len(late) <= 1
+    pool.shutdown()
+
+
+def test_together__an_error_of_another_is_raised() -> None:
+    begun = threading.Event()
+
+    def other() -> None:
+        begun.set()
+        raise DataError("theirs")
+
+    with pytest.raises(DataError, match="theirs"):
+        together(lambda: begun.wait(PATIENCE), other, 2)
 
 
 # Interrupts, pools in pools, forks

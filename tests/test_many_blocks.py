@@ -19,6 +19,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.models.estimator import base
 from fastbayes.scan import engine
 from fastbayes.statistics.registry import REGISTRY
+from fastbayes.statistics.value_counts import ValueCounts
 
 ROWS = 64
 
@@ -82,9 +83,9 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     blocks_of_calls: list[list[int]] = []
     run = repeat.run
 
-    def counted(noted: Any) -> None:
-        blocks_of_calls.append([times for _, times in noted])
-        run(noted)
+    def counted(noted: Any, *how: Any) -> None:
+        blocks_of_calls.append([part.times for part in noted])
+        run(noted, *how)
 
     monkeypatch.setattr(repeat, "run", counted)
     in_blocks(monkeypatch, "always")
@@ -311,3 +312,145 @@ def test_blocks_of_a_small_job__every_row_counts(
 def test_numpy_kernels__are_never_noted_down() -> None:
     with dispatch.recording([]), pytest.raises(dispatch.NotRepeatableError):
         dispatch.load("count", 0.0)
+
+
+def indexed_table(n: int, seed: int, nulls: float, classes: int, chunks: int) -> pa.Table:
+    """Return a table of dictionaries alone, those of a chunk its own."""
+    rng = np.random.default_rng(seed)
+    kinds = [("int8", 2), ("int8", 9), ("uint8", 20), ("int16", 260), ("int32", 5), ("int64", 1)]
+    parts = []
+    for rows in np.diff([0, *np.sort(rng.integers(0, n, chunks - 1)), n]).tolist():
+        columns = {}
+        for j, (kind, size) in enumerate(kinds):
+            mask = rng.random(rows) < nulls * (j % 2)
+            indices = pa.array(rng.integers(0, size, rows).astype(kind), mask=mask)
+            entries = [f"v{k}" for k in rng.permutation(size)]
+            columns[f"x{j}"] = pa.DictionaryArray.from_arrays(indices, entries)
+        none = pa.nulls(rows, pa.int8())
+        columns["none"] = pa.DictionaryArray.from_arrays(none, pa.array([], pa.string()))
+        labels = pa.array(rng.integers(0, classes, rows).astype(np.int16))
+        columns["y"] = pa.DictionaryArray.from_arrays(labels, [f"c{k}" for k in range(classes)])
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
+
+
+@pytest.fixture
+def by_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let other threads take all blocks, in memory that holds anything; return how many there were.
+
+    The first that comes takes them all.
+    """
+    if dispatch.interpreted():
+        pytest.skip("without the compiler Python goes over the blocks")
+    from fastbayes.kernels.compiled import repeat
+
+    found: list[int] = []
+
+    def others_first(own: Any, others: Any, threads: int) -> list[Any]:
+        held = np.full((1 << 23) + repeat.LINE, 0xAB, np.uint8)
+        repeat._kept[:] = [held[-held.ctypes.data % repeat.LINE :]]
+        made = [others() for _ in range(threads - 1)]
+        own()
+        found.append(sum(memory is not None for memory in made))
+        return made
+
+    monkeypatch.setattr(repeat, "together", others_first)
+    in_blocks(monkeypatch, "always")
+    monkeypatch.setattr(engine, "HELP_CELLS", 1)
+    return found
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", REPEATED)
+@pytest.mark.parametrize("classes", [2, 3, 70])
+@pytest.mark.parametrize(("nulls", "chunks"), [(0.0, 1), (0.2, 4)])
+def test_a_copy_of_a_program_counts_as_the_program(
+    by_copies: list[int], name: str, classes: int, nulls: float, chunks: int
+) -> None:
+    source = open_source(indexed_table(1500, 2, nulls, classes, chunks))
+    options = {"families": {"families": ((0, 1), (2,), (1, 2, 3))}}.get(name, {})
+
+    def counted(threads: int) -> dict[str, bytes]:
+        encoder = Encoder.learning(source.schema, "y")
+        stats = engine.scan(source, encoder, {"values": {}, name: options}, threads=threads)
+        return {key: array.tobytes() for key, array in stats.parts[name].arrays().items()}
+
+    assert counted(4) == counted(1)
+    assert by_copies == [1]
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("pairs", [False, True])
+def test_threads_that_take_the_blocks_of_a_table__count_each_once(
+    monkeypatch: pytest.MonkeyPatch, pairs: bool
+) -> None:
+    in_blocks(monkeypatch, "always")
+    monkeypatch.setattr(engine, "HELP_CELLS", 1)
+    monkeypatch.setattr(engine, "MOST_CELLS", 20 * ROWS * 8)  # several batches of blocks
+    table = indexed_table(5000, 6, 0.1, 3, 2)
+    for options in ({}, {"null_values": ["v1", "c0"]}):
+        expected = fb.count(table, "y", pairs=pairs, threads=1, **options)
+        for _ in range(20):
+            assert fb.count(table, "y", pairs=pairs, threads=5, **options) == expected
+
+
+@pytest.mark.compiled
+def test_index_outside_its_dictionary__is_found_by_any_thread(by_copies: list[int]) -> None:
+    table = indexed_table(1500, 2, 0.0, 3, 1)
+    indices = np.zeros(1500, np.int8)
+    indices[700] = 2
+    x = pa.DictionaryArray.from_arrays(pa.array(indices), ["a", "b"], safe=False)
+    with pytest.raises(DataError, match=r"column 'x0' has dictionary indices outside"):
+        fb.count(table.set_column(0, "x0", x), "y", threads=3)
+    assert by_copies == [1]
+
+
+@pytest.mark.compiled
+def test_what_python_does_with_rows_of_dictionaries__is_done_by_segments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    in_blocks(monkeypatch, "always")
+    monkeypatch.setattr(engine, "HELP_CELLS", 1)
+    monkeypatch.setattr(engine, "MOST_CELLS", 20 * ROWS * 8)
+    table = indexed_table(5000, 6, 0.1, 3, 2)
+    expected = fb.count(table, "y", threads=1)
+    add, asked = ValueCounts._add, []
+
+    def in_python(self: ValueCounts, batch: Any, classes: Any, weight: Any) -> None:
+        asked.append(batch.n_rows)
+        if len(asked) > 3:  # some blocks have been counted by kernels alone
+            dispatch.in_python()
+        add(self, batch, classes, weight)
+
+    monkeypatch.setattr(ValueCounts, "_add", in_python)
+    assert fb.count(table, "y", threads=3) == expected
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("classes", [2, 3, 20])
+@pytest.mark.parametrize("nulls", [0.0, 0.2])
+def test_a_copy_of_a_program_scores_as_the_program(
+    by_copies: list[int],
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    classes: int,
+    nulls: float,
+) -> None:
+    table = indexed_table(1500, 8, nulls, classes, 2)
+    # Values of later rows are unseen.
+    model = type(MODELS[name])(**MODELS[name].get_params()).fit(table.slice(0, 200), "y")
+
+    def answers(threads: int) -> list[Any]:
+        model.set_params(threads=threads)
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            found = [getattr(model, answer)(table).tobytes() for answer in ANSWERS]
+        return [*found, caplog.messages]
+
+    expected = answers(1)
+    by_copies.clear()
+    assert answers(4) == expected
+    assert set(by_copies) <= {1}
+    if name in ("naive", "two classes", "unsmoothed", "logistic"):
+        assert by_copies

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
 from itertools import chain, islice
@@ -105,6 +105,21 @@ def mapped(pool: Executor, function: Callable[[T], U], items: Iterable[T]) -> It
     """Yield function(item) in the order of the items, on all of which a pool works at once."""
     futures = [submitted(pool, function, item) for item in items]
     return (future.result() for future in futures)
+
+
+def together(own: Callable[[], object], others: Callable[[], U], threads: int) -> list[U]:
+    """Call a function here and another on so many threads less one; return what these return.
+
+    They do what there is to do together: what has not begun when this thread is done never does.
+    """
+    pool = _pool(threads)
+    futures = [submitted(pool, others) for _ in range(threads - 1)]
+    try:
+        own()
+    finally:
+        begun = [future for future in futures if not future.cancel()]
+        wait(begun)
+    return [future.result() for future in begun]
 
 
 def _after_fork() -> None:

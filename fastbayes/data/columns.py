@@ -513,7 +513,7 @@ class Prepared(NamedTuple):
     size      values known to the book when the column was prepared
     missing   whether a value may be missing
     unseen    whether one may be outside a closed book
-    integers  what stands for the values; None where there is none, or these are numbers
+    integers  what stands for the values; None where these are numbers
     minimum   integer of the first entry of a lookup
     found     codes of the entries, of each dictionary that pieces of the column have
     own       so many integers before those of the entries are codes themselves
@@ -569,7 +569,7 @@ def prepare(
         book.widen(value_type(book.name, kind))
         book.last_kind = kind
     if t.is_null(kind) or not n:
-        return Prepared(len(book), n > 0)
+        return _all_null(book, n)
     if t.is_boolean(kind):
         truth = _lookup(book.encode(pa.array([False, True]), kernels))
         return _prepared(book, pieces.integers(book.name), 0, [truth])
@@ -660,13 +660,20 @@ def _prepared(
     return Prepared(len(book), missing, unseen, integers, minimum, found)
 
 
+def _all_null(book: Codebook, n: int) -> Prepared:
+    """Return n rows of which each is null: bits that are 0, and so is what is known of them."""
+    none = np.zeros(-(-n // 8), np.uint8)
+    found = _lookup(np.empty(0, np.uint32))
+    return Prepared(len(book), n > 0, integers=IntegerColumn.of(none, 0, none), found=[found])
+
+
 def _prepare_integers(
     book: Codebook, integers: IntegerColumn, n: int, kernels: ModuleType
 ) -> Prepared | None:
     """Look integers up by their distance from the smallest; None when they are spread too far."""
     low, high = kernels.min_max(integers)
     if high < low:
-        return Prepared(len(book), n > 0)
+        return _all_null(book, n)
     if high - low >= SPAN:
         return None
     first, table = book.integers(low, high)

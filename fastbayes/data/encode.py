@@ -37,7 +37,7 @@ from fastbayes.data.columns import (
 from fastbayes.data.dates import DateParts
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.pieces import Column, Pieces
-from fastbayes.data.segments import LateNumbers, Place, Rows, one_batch
+from fastbayes.data.segments import LateNumbers, Place, Rows, Source, one_batch
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import UNSEEN
@@ -402,6 +402,13 @@ class Encoder:
             additions = self.cells + float(n_rows * (tables or 0))
             self.coding = dispatch.cells_of_whole(self.cells, additions)
 
+    def is_indexing(self, source: Source) -> bool:
+        """Return whether looking up rows of a source takes no pass over them: see `Source`."""
+        target = None if self.target is None else self.target.name
+        compiled = self.coding is not None and dispatch.compiled(self.coding)
+        derived = any(f.part is not None for f, _ in self.features)
+        return compiled and not derived and source.is_indexed(target)
+
     def _pieces(self, rows: Rows, place: Place, n: int | None = None) -> Pieces | DecodedRows:
         """Return where the integers of columns with a book are; n rows decide on the kernels."""
         if isinstance(rows, DecodedRows):
@@ -435,7 +442,7 @@ class Encoder:
         n = rows.num_rows
         codes = np.empty(n, np.uint32)
         translated = column.integers, column.translations(column.size)
-        kernels.CodeWriter([translated], [codes]).write(0, n)
+        kernels.CodeWriter([translated], [codes], codes.view(np.uint8)).write(0, n)
         outside = np.flatnonzero(codes == column.size + 1)
         if not len(outside):
             return
@@ -470,18 +477,16 @@ class Encoder:
             )
         narrow = np.uint8 if prepared.size <= 256 else np.uint16
         doubtful = prepared.missing or prepared.unseen or not prepared.size
-        if prepared.integers is not None and weight is None and not doubtful:
+        assert prepared.integers is not None
+        if weight is None and not doubtful:
             translations = prepared.translations(prepared.size)
             return Unwritten(prepared.integers, translations, narrow), prepared.size, None
         codes = np.empty(n, dtype=f"u{_width(prepared.size + 2)}")
-        if prepared.integers is None:
-            codes.fill(prepared.size)
-        else:
-            column = prepared.integers, prepared.translations(prepared.size)
-            writer = kernels.CodeWriter([column], [codes])
-            writer.write(0, n)
-            if writer.outside[0]:
-                raise corrupt(self.target.name)
+        column = prepared.integers, prepared.translations(prepared.size)
+        writer = kernels.CodeWriter([column], [codes], codes.view(np.uint8))
+        writer.write(0, n)
+        if writer.outside[0]:
+            raise corrupt(self.target.name)
         unknown = codes == prepared.size + 1 if prepared.unseen else np.zeros(0, np.bool_)
         if weight is not None and len(unknown):
             unknown &= weight > 0  # weight 0 is no row
@@ -601,7 +606,8 @@ class LookedUp:
             integers, translations, kind = self._classes
             codes = np.empty(self.n_rows, kind)
             kernels = dispatch.load("encode", self.coding)
-            writer = kernels.CodeWriter([(integers, translations)], [codes])
+            column = integers, translations
+            writer = kernels.CodeWriter([column], [codes], codes.view(np.uint8))
             writer.write(0, self.n_rows)
             if writer.outside[0]:
                 raise corrupt(self._names[-1])
@@ -713,31 +719,37 @@ class LookedUp:
         """Return room for the codes of n rows, their classes if late, and what writes them."""
         extra = self.missing.astype(np.int64) if self._extra is None else self._extra
         widths = np.array([_width(size + 2) for size in sizes.tolist()], np.int64)
+        wide = 0 if late is None else np.dtype(late.kind).itemsize
+        memory = _memory(n * (int(widths.sum()) + wide))
         groups, bins, rows = [], [], []
         integers: list[tuple[IntegerColumn, list[Translation]]] = []
         names = []
-        for width in sorted(set(widths.tolist())):
+        used = 0
+        # The widest first: so the codes of all are aligned.
+        for width in sorted(set(widths.tolist()), reverse=True):
             members = np.flatnonzero(widths == width)
-            matrix = _matrix(len(members), n, width)
+            size = len(members) * n * width
+            matrix = memory[used : used + size].view(f"u{width}").reshape(len(members), n)
+            used += size
             groups.append(Codes(members, matrix, (sizes + extra)[members]))
             for j, row in zip(members.tolist(), matrix, strict=True):
                 column, missing = self._columns[j], int(sizes[j])
                 if column.numbers is not None:
                     values, book = column.numbers
                     bins.append((values, book.cuts, missing, row))
-                elif column.integers is None:
-                    row.fill(missing)
                 else:
+                    assert column.integers is not None
                     integers.append((column.integers, self._translations[j]))
                     rows.append(row)
                     names.append(j)
-        classes = None if late is None else np.empty(n, late.kind)
-        if late is not None and classes is not None:
+        classes = None
+        if late is not None:
+            classes = memory[used:].view(late.kind)
             integers.append((late.integers, late.translations))
             rows.append(classes)
             names.append(len(self._columns))
-        writer = dispatch.load("encode", self.coding).CodeWriter(integers, rows)
-        return _Room(n, tuple(groups), bins, names, writer, classes)
+        writer = dispatch.load("encode", self.coding).CodeWriter(integers, rows, memory)
+        return _Room(n, tuple(reversed(groups)), bins, names, writer, classes)
 
     def moving(self) -> list[tuple[NDArray[Any], int]]:
         """Return the arrays of all rows that batches are views of, with the bytes of a row."""
@@ -806,20 +818,19 @@ def filtered(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
 
 
 _local = threading.local()
-# A thread keeps its code matrices from block to block up to this size: memory asked for anew
+# A thread keeps its memory of codes from block to block up to this size: memory asked for anew
 # is cleared by the system first, which takes longer than writing the codes.
 KEPT_BYTES = 1 << 26
 
 
-def _matrix(n_features: int, n_rows: int, width: int) -> NDArray[np.unsignedinteger]:
-    """Return a matrix to write codes into, in the memory of the thread's last one."""
-    size = n_features * n_rows * width
+def _memory(size: int) -> NDArray[np.uint8]:
+    """Return memory to write codes into, that of the thread's last ones."""
     if size > KEPT_BYTES:
-        return np.empty((n_features, n_rows), dtype=f"u{width}")
-    kept: dict[int, NDArray[np.uint8]] = _local.__dict__.setdefault("matrices", {})
-    if width not in kept or kept[width].nbytes < size:
-        kept[width] = np.empty(size, dtype=np.uint8)
-    return kept[width][:size].view(f"u{width}").reshape(n_features, n_rows)
+        return np.empty(size, np.uint8)
+    kept: NDArray[np.uint8] | None = getattr(_local, "codes", None)
+    if kept is None or len(kept) < size:
+        kept = _local.codes = np.empty(size, np.uint8)
+    return kept[:size]
 
 
 def _width(codes: int) -> int:

@@ -71,6 +71,12 @@ class TableSource(Source):
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
 
+    def is_indexed(self, target: str | None) -> bool:
+        """Return whether all columns are dictionaries, and the target has no nulls."""
+        if self._projection.blanks or not all(map(pa.types.is_dictionary, self.schema.types)):
+            return False
+        return target is None or not self._table.column(target).null_count
+
     def held(self, threads: int) -> int:
         """Return about how many bytes threads hold: values converted, blocks of several chunks."""
         there = [*(column.type for column in self._table.columns if column.num_chunks <= 1)]
@@ -81,13 +87,17 @@ class TableSource(Source):
         return threads * self.rows_of_block() * taken
 
     def _read(self, block_rows: int, start: int, stop: int) -> Iterator[Rows]:
-        part = self._table.slice(start, stop - start)
-        for first in range(0, part.num_rows, block_rows):
-            block = part.slice(first, block_rows)
+        for first in range(start, stop, block_rows):
+            block = _rows(self._table, first, min(block_rows, stop - first))
             if block_rows > BLOCK_ROWS and not self._projection.blanks:
                 yield block
             else:
                 yield self._projection.blank(one_batch(block))
+
+
+def _rows(table: pa.Table, first: int, n: int) -> pa.Table:
+    """Return rows of a table; to slice all of them would make an object of each column."""
+    return table if n == table.num_rows else table.slice(first, n)
 
 
 class ArraySource(Source):

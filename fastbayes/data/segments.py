@@ -203,6 +203,13 @@ class Source(ABC):
         """Return a source of all rows but the first; None where only its segments tell them."""
         return None
 
+    def is_indexed(self, target: str | None) -> bool:
+        """Return whether rows are looked up without a pass over them, however many there are.
+
+        Their values are indices into dictionaries, and each has a value of the target.
+        """
+        return False
+
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a source of the same rows, of which so many threads decode so much at a time."""
         other = copy.copy(self)

@@ -154,10 +154,16 @@ def recording(calls: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
         _local.calls = None
 
 
+class Row(int):
+    """The number of a row as an argument of `call`: it moves on from block to block."""
+
+
 def call(kernel: Any, *arguments: Any) -> None:
     """Call a kernel, now or when the program is run that takes note of it.
 
-    Whoever calls so does nothing else with rows, nor with what the kernel writes.
+    Whoever calls so does nothing else with rows, nor with what the kernel writes. Of that, what
+    does not move on with the rows is scratch, whatever it held before, or int64 that the kernel
+    adds to: each thread may have its own. Arrays of uint64 (n,) that it reads are addresses.
     """
     calls = getattr(_local, "calls", None)
     if calls is None:
@@ -167,7 +173,7 @@ def call(kernel: Any, *arguments: Any) -> None:
 
 
 class NotRepeatableError(Exception):
-    """What was to be noted down works on rows in Python."""
+    """What was to be noted down works on rows in Python, and has not begun."""
 
 
 def in_python() -> None:

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from fastbayes.core.schema import Shape
 from fastbayes.core.threads import in_order
 from fastbayes.data.encode import Encoder, LookedUp
 from fastbayes.data.segments import BATCH_BYTES, Source
+from fastbayes.kernels.dispatch import NotRepeatableError
 from fastbayes.statistics.base import Need, Room
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import REGISTRY, wanting
@@ -131,6 +133,40 @@ class ReadShare:
         """
         found = in_order(function, items, self.threads)
         return releasing(found) if self.limited else found
+
+    def on_all(
+        self,
+        function: Callable[[T, int], U],
+        items: Callable[[int], Iterable[T]],
+        few: int,
+        many: int,
+    ) -> Iterator[U]:
+        """Yield function(item, threads that help) in order, of many rows on all threads.
+
+        Of few rows on each, where `many` is 0 or not all is done by kernels: then the function,
+        before it does anything, raises NotRepeatableError.
+
+        Parameters
+        ----------
+        function
+            What is done with an item; with 1 thread in any thread, else in this one.
+        items
+            Returns the items of so many rows each.
+        few, many
+            Rows of an item; `many` is a multiple of `few`.
+        """
+        done = 0
+        for item in items(many) if many else ():
+            try:
+                found = function(item, self.threads)
+            except NotRepeatableError:
+                break
+            yield found
+            done += many // few
+        else:
+            if many:
+                return
+        yield from self.in_order(lambda item: function(item, 1), islice(items(few), done, None))
 
     @property
     def charged(self) -> int:

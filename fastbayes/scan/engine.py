@@ -56,8 +56,11 @@ from fastbayes.statistics.value_counts import ValueCounts
 # Segments of a table in memory for each of several threads: the one that is done first takes more.
 # Where they would have fewer cells, one: Python takes as long for a segment as kernels for 2^24.
 SEGMENTS, LEAST_CELLS = 2, 1 << 27
-# Cells of a batch, which no signal interrupts: a tenth of a second where values are counted.
+# Cells of a batch on a thread, which no signal interrupts: a tenth of a second where values are
+# counted.
 MOST_CELLS = 1 << 29
+# Cells for which it pays to ask another thread for help.
+HELP_CELLS = 1 << 21
 # Blocks that are looked up at once where Python goes over them: more would save little.
 MOST_BLOCKS = 16
 # Bytes of sums, by what is known before the first row, that each thread may hold until they are
@@ -163,6 +166,16 @@ def rows_at_once(source: Source, threads: int, most: int = MOST_CELLS) -> int:
     return BLOCK_ROWS if most <= BLOCK_ROWS else whole * -(-most // whole)
 
 
+def rows_on_all(source: Source, encoder: Encoder, threads: int, few: int) -> int:
+    """Return the rows that all threads take the blocks of; 0 where each has rows of its own.
+
+    That is where looking up takes time that grows with the rows. A multiple of so few.
+    """
+    if threads == 1 or not (source.many_blocks and encoder.is_indexing(source)):
+        return 0
+    return few * max(threads * MOST_CELLS // (max(len(source.schema), 1) * few), 1)
+
+
 def over_blocks(
     rows: LookedUp,
     work: Callable[[Batch, int], None],
@@ -171,6 +184,7 @@ def over_blocks(
     moving: Sequence[tuple[NDArray[Any], int]] = (),
     repeatable: bool = False,
     blank: bool = False,
+    threads: int = 1,
 ) -> None:
     """Do work(batch, first row) on rows block by block.
 
@@ -190,7 +204,13 @@ def over_blocks(
         are then called for all blocks without Python in between.
     blank
         Whether codes are 0 while calls are noted down, for work that looks at them.
+    threads
+        How many take the blocks, at most. With several NotRepeatableError is raised, before
+        anything is done, where the work is not repeatable.
     """
+    if threads > 1 and not repeatable:
+        raise dispatch.NotRepeatableError
+    threads = min(threads, 1 + rows.n_rows * max(len(rows.sizes), 1) // HELP_CELLS)
     noted = repeatable and rows.n_rows > BLOCK_ROWS
     n = rows.n_rows
     whole = n - n % BLOCK_ROWS
@@ -203,6 +223,7 @@ def over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
+        threads,
     )
 
 
@@ -557,6 +578,7 @@ def _scanned(
     )
     block_rows = BLOCK_ROWS
     behind = None
+    at_once = 0  # rows that all threads work on together
     if repeatable:
         # Nothing is summed by segments, but a checkpoint must find the first ones again.
         if checkpoint is not None and on_error == "stop":
@@ -564,6 +586,8 @@ def _scanned(
         if behind is not None or not whole:
             source = (behind or source).merging()
         block_rows = rows_at_once(source, threads)
+        if not whole:
+            at_once = rows_on_all(source, encoder, threads, block_rows)
     elif crossing is None:
         block_rows = rows_at_once(source, threads, _blocks_of_sums(source, encoder, own, budget))
 
@@ -572,17 +596,17 @@ def _scanned(
     if not repeatable and crossing is None and not encoder.keep_unlabelled:
         late = encoder.plain_numbers()
 
-    def count(segment: Segment) -> _Counted:
+    def count(segment: Segment, threads: int) -> _Counted:
         try:
             with segment.apart(late) as (batches, numbers):
-                return counted_in(segment, batches, numbers)
+                return counted_in(segment, batches, numbers, threads)
         except DataError as error:
             if on_error != "skip":
                 raise
             return _Counted(skipped=str(error), origin=segment.origin)
 
     def counted_in(
-        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None
+        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None, threads: int
     ) -> _Counted:
         sums = _Sums(own, segment, weighted=weighted)
         rows = dropped = 0
@@ -606,10 +630,13 @@ def _scanned(
                 crossed = partial(crossing.crossed, segment, rows, block, known.kept)
             own_of = partial(sums.at, rows, known)
             add = partial(_update, budget, own_of, held, shape, crossed)
-            over_blocks(known, add, sizes=shape.sizes, repeatable=repeatable)
+            how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
+            try:
+                over_blocks(known, add, sizes=shape.sizes, **how)
+            finally:
+                idle.extend(held)
             known.check()
             rows += block.num_rows
-            idle.extend(held)
         return _Counted(sums.parts, rows, dropped, tuple(left), origin=segment.origin)
 
     total = GrowingStatistics(own, weighted=weighted)
@@ -630,12 +657,12 @@ def _scanned(
         so_far = _finished(encoder, [(encoder, total)], dropped, provenance)
         checkpoint.save(Progressed(done, rows, so_far))
 
-    segments = source.segments(block_rows)
-    if behind is None:
-        segments = islice(segments, done, None)
+    def segments(n_rows: int) -> Iterator[Segment]:
+        return islice(source.segments(n_rows), done if behind is None else 0, None)
+
     between = True  # two segments
     try:
-        for counted in share.in_order(count, segments):
+        for counted in share.on_all(count, segments, block_rows, at_once):
             between = False
             for parts in counted.parts:
                 total.add(parts)

@@ -12,7 +12,8 @@ ROWS = 100
 def exercise(encode):
     column = IntegerColumn.of(np.arange(ROWS))
     translation = Translation(0, np.arange(ROWS + 2, dtype=np.uint32), -1)
-    encode.CodeWriter([(column, [translation])], [np.empty(ROWS, np.uint8)]).write(0, ROWS)
+    codes = np.empty(ROWS, np.uint8)
+    encode.CodeWriter([(column, [translation])], [codes], codes).write(0, ROWS)
     assert encode.occurring(column, 0, ROWS)[:-1].all()
     assert encode.min_max(column) == (0, ROWS - 1)
     bitmap = np.full(ROWS, 255, np.uint8)

@@ -6,4 +6,5 @@ import numpy as np
 
 
 def exercise(repeat):
-    repeat.over_blocks(lambda first, n: None, [(0, 1, 2)], [(np.zeros(2), 8)])
+    for threads in (1, 2):
+        repeat.over_blocks(lambda first, n: None, [(0, 1, 2)], [(np.zeros(2), 8)], threads)

@@ -54,7 +54,7 @@ def test_integers_are_where_arrow_has_them(module, data, n):
             entries = [dictionary.to_pylist() for dictionary, _ in dictionaries]
         codes = np.empty(n, np.uint8)
         same = Translation(0, np.array([*range(7), 8, 9], np.uint32), -1, 0, False)
-        CodeWriter([(integers, [same] * len(entries))], [codes]).write(0, n)
+        CodeWriter([(integers, [same] * len(entries))], [codes], codes.view(np.uint8)).write(0, n)
         number = np.repeat(integers.pieces[:, TABLE], np.diff(integers.pieces[:, 0], prepend=0))
         found = [
             None if code == 9 else entries[table_of][code]

@@ -87,8 +87,12 @@ def test_codes_are_those_of_one_row_at_a_time(module, drawn, wider, cut):
     n = min(column.n_rows for column, _, _ in drawn)
     given_ = [(column, translations) for column, _, translations in drawn]
     widths = [max(width_of(translations), 4 if wider else 1) for _, _, translations in drawn]
-    blocks = [np.full(n + 1, 99, f"u{width}") for width in widths]
-    writer = module.CodeWriter(given_, [block[:n] for block in blocks])
+    memory = np.empty(sum(widths) * (n + 1), np.uint8)
+    blocks = []
+    for width, end in zip(widths, np.cumsum(widths) * (n + 1), strict=True):
+        blocks.append(memory[end - width * (n + 1) : end].view(f"u{width}"))
+        blocks[-1].fill(99)
+    writer = module.CodeWriter(given_, [block[:n] for block in blocks], memory)
     first = int(cut * n)
     found = []
     for start, rows in ((0, first), (first, n - first)):

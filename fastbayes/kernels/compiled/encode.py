@@ -16,12 +16,14 @@ from numba.core import types
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import bits, byte_tables
+from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import carray, pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses
 from fastbayes.kernels.compiled.texts import add_texts as add_texts
 from fastbayes.kernels.compiled.texts import find_texts as find_texts
 from fastbayes.kernels.compiled.texts import indexed as indexed
 from fastbayes.kernels.dispatch import (
+    Row,
     call,
     helper,
     interpreted,
@@ -55,16 +57,16 @@ _TRUTH = len(_KINDS) - 1
 # Fields of a piece behind those of where it lies: what its integers stand for.
 _MINIMUM, _TABLE, _ENTRIES, _SAME, _OWN = range(TABLE, TABLE + 5)
 _FIELDS = TABLE + 5
-# Fields of a column: its first piece and the one that was read last, its kind, where codes go.
-_FIRST, _NOW, _KIND, _WATCHED, _OUT, _WIDTH = range(6)
+# Fields of a column: its pieces, its kind, where in the memory of all codes its own go.
+_FIRST, _BEHIND, _KIND, _WATCHED, _OUT, _WIDTH = range(6)
 _COLUMN_FIELDS = 6
 
 _PIECES = reads("int64", 2)
 SIGNATURES = {
     "write_codes": [
         (
-            *(_PIECES, writes("int64", 2), writes("int64"), writes("uint32"), writes("uint8")),
-            *(writes("int64"), writes("int64")),
+            *(_PIECES, reads("int64", 2), "int64", "int64", writes("uint8")),
+            *(writes("uint32"), writes("uint8"), writes("int64"), writes("int64")),
         )
     ],
     "mark": [(_PIECES, "int64", writes("uint32"), writes("bool"))],
@@ -83,6 +85,8 @@ class CodeWriter:
         Where integers are, and what those of each dictionary stand for.
     rows
         Arrays (n,) uint8 | uint16 | uint32, C-contiguous: where to write the codes of a block.
+    memory
+        (bytes,) uint8, in which all of them lie.
 
     Attributes
     ----------
@@ -94,28 +98,29 @@ class CodeWriter:
         self,
         columns: Sequence[tuple[IntegerColumn, Sequence[Translation]]],
         rows: Sequence[NDArray[np.unsignedinteger]],
+        memory: NDArray[np.uint8],
     ) -> None:
-        self._kept = columns, rows
+        self._kept, self._memory = columns, memory
         self._pieces = _described(columns)
-        firsts = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
-        self._columns = np.array(
-            [
-                (
-                    *(first, first, _KINDS.index(column.kind), translations[0].watched),
-                    *(address_of(row), row.itemsize),
-                )
-                for first, (column, translations), row in zip(firsts, columns, rows, strict=False)
-            ],
-            np.int64,
-        ).reshape(-1, _COLUMN_FIELDS)
-        self._cursor = np.zeros(2, np.int64)
+        borders = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
+        start = address_of(memory)
+        described = [
+            (
+                *(first, behind, _KINDS.index(column.kind), translations[0].watched),
+                *(address_of(row) - start, row.itemsize),
+            )
+            for first, behind, (column, translations), row in zip(
+                borders, borders[1:], columns, rows, strict=False
+            )
+        ]
+        self._columns = readonly(np.array(described, np.int64).reshape(-1, _COLUMN_FIELDS))
         self._places = np.empty(ROWS + 64, np.uint32)
         self._bytes = np.empty(ROWS + 64 + 256, np.uint8)
         self.outside = np.zeros(len(columns), np.int64)
         self.watched = np.zeros(len(columns), np.int64)
         self._twin: Any = None
         if interpreted():  # without the compiler there are no pointers
-            self._twin = numpy_twin("encode").CodeWriter(columns, rows)
+            self._twin = numpy_twin("encode").CodeWriter(columns, rows, memory)
             self.outside, self.watched = self._twin.outside, self._twin.watched
 
     def write(self, first: int, n: int) -> None:
@@ -123,11 +128,10 @@ class CodeWriter:
         if self._twin is not None:
             self._twin.write(first, n)
             return
-        self._cursor[:] = first, n
         call(
             write_codes,
-            *(self._pieces, self._columns, self._cursor, self._places, self._bytes),
-            *(self.outside, self.watched),
+            *(self._pieces, self._columns, Row(first), n, self._memory),
+            *(self._places, self._bytes, self.outside, self.watched),
         )
 
 
@@ -331,39 +335,46 @@ def count_equal(codes, code):
     return np.int64(n)
 
 
+@helper
+def piece_of(pieces, first, behind, row):
+    """Return which of the pieces of a column has a row, the last one if none has."""
+    while first + 1 < behind:
+        middle = (first + behind) >> 1
+        if row < pieces[middle - 1, END]:
+            behind = middle
+        else:
+            first = middle
+    return first
+
+
 @kernel
-def write_codes(pieces, columns, cursor, places, bytes_, outside, watched):
-    """Write the codes of a block of rows of all columns, and go on to the next block.
+def write_codes(pieces, columns, first, n, memory, places, bytes_, outside, watched):
+    """Write the codes of n rows of all columns from one on.
 
     pieces    IN   (n_pieces, fields) int64   of all columns
-    columns   OUT  (n_columns, fields) int64   the piece that was read last moves on
-    cursor    OUT  (2,) int64   first row, which moves on; rows of the block
+    columns   IN   (n_columns, fields) int64
+    memory    OUT  (bytes,) uint8   of all codes
     places    OUT  (rows at a time + 64,) uint32   scratch
     bytes_    OUT  (rows at a time + 64 + 256,) uint8   scratch
     outside   OUT  (n_columns,) int64   += known rows that no entry stands for
     watched   OUT  (n_columns,) int64   += rows of the watched code
     """
     step = places.size - 64
-    start, stop = cursor[0], cursor[0] + cursor[1]
     for j in range(columns.shape[0]):
         kind, width, watch = columns[j, _KIND], columns[j, _WIDTH], columns[j, _WATCHED]
-        now = columns[j, _NOW]
-        if now > columns[j, _FIRST] and start < pieces[now - 1, END]:
-            now = columns[j, _FIRST]
-        while start < stop:
+        out = np.int64(to.address(memory)) + columns[j, _OUT]
+        now = piece_of(pieces, columns[j, _FIRST], columns[j, _BEHIND], first)
+        start = first
+        while start < first + n:
             while pieces[now, END] <= start:
                 now += 1
             begin = pieces[now - 1, END] if now > columns[j, _FIRST] else 0
-            rows = min(stop, pieces[now, END]) - start
-            out = columns[j, _OUT] + width * (start - cursor[0])
+            rows = min(first + n, pieces[now, END]) - start
             write_piece(
-                pieces[now], kind, start - begin, rows, out, width, watch, step,
-                places, bytes_, outside[j:], watched[j:],
+                pieces[now], kind, start - begin, rows, out + width * (start - first), width,
+                watch, step, places, bytes_, outside[j:], watched[j:],
             )  # fmt: skip
             start += rows
-        columns[j, _NOW] = now
-        start = cursor[0]
-    cursor[0] = stop
 
 
 @helper

@@ -66,7 +66,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     },
     **{
         f"multiply_lanes_{width}": [
-            (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC, _ACC)
+            (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, reads(_FLOAT, 2), _ACC)
             for codes in ("uint8", "uint16")
         ]
         for width in (4, 8, 16)
@@ -206,10 +206,10 @@ class Product:
         start[0, : len(self.prior)] = self.prior
         for lo in range(0, n_rows, rows):
             n = min(rows, n_rows - lo)
-            source = start
+            source = readonly(start)
             for codes, (plan, _) in self._factors:
                 call(self._multiply, codes, *plan, scratch, lo, n, source, weights)
-                source = weights
+                source = readonly(weights)
             yield lo, n, weights
 
 
@@ -435,13 +435,13 @@ class ColumnSum(Sum):
 
 @kernel
 def begin(start, acc):
-    """Set every row of sums to where they start: acc[c, r] = start[c].
+    """Set every row of sums to where they start: acc[c, r] = start[c], 0 beyond the outputs.
 
     start  IN   (n_outputs,) float64
     acc    OUT  (>= n_outputs, any) float64
     """
-    for c in range(start.size):
-        acc[c, :] = start[c]
+    for c in range(acc.shape[0]):
+        acc[c, :] = start[c] if c < start.size else 0.0
 
 
 @kernel

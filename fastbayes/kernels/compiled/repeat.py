@@ -2,14 +2,16 @@
 
 The rows of a table pass through scratch memory a block at a time, so for every block the same
 kernels are called with the same arrays, except those that lie in the rows themselves, which move
-on by a block. `Program` takes note of the calls for the first block, and makes them for as many as
-there are in one call that does not hold the interpreter's lock.
+on by a block. `RepeatedCalls` takes note of the calls for the first block, and makes them for as
+many as there are in one call that does not hold the interpreter's lock. Several threads take one
+block after the other as they come: each has a copy of the calls, with memory of its own for what
+the kernels write besides the rows. So Python takes microseconds for each further thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import typeof
@@ -17,127 +19,288 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numpy.typing import NDArray
 
+from fastbayes.core.threads import together
 from fastbayes.kernels import entry
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import carray, instruction, pointer_to
 from fastbayes.kernels.dispatch import (
     NotRepeatableError,
+    Row,
     interpreted,
     kernel,
     numpy_twin,
     readonly,
     reads,
     recording,
+    writes,
 )
 from fastbayes.kernels.shared.columns import address_of
 
-SIGNATURES = {"repeat": [(reads("int64", 2), reads("int64", 2), reads("int64", 2))]}
+_INT64_2 = reads("int64", 2)
+SIGNATURES = {
+    "repeat": [(_INT64_2, writes("int64"), _INT64_2, _INT64_2, writes("int64"))],
+    "add_sums": [(reads("int64"), _INT64_2)],
+}
+
+# What begins a cache line stays so in a copy.
+LINE = 64
+# Memory of copies is kept up to this size: fresh memory would cost a page fault every 4 KiB.
+KEPT_BYTES = 1 << 24
 
 _compiled: dict[tuple[Any, ...], int] = {}
 _place = pointer_to(types.int64)
+_kept: list[NDArray[np.uint8]] = []
+
+Calls = list[tuple[Any, tuple[Any, ...]]]
+# An array that holds something of every row, and its bytes.
+Moving = tuple[NDArray[Any], int]
 
 
 def over_blocks(
     work: Callable[[int, int], None],
     parts: Sequence[tuple[int, int, int]],
-    moving: Sequence[tuple[NDArray[Any], int]],
+    moving: Sequence[Moving],
+    threads: int = 1,
 ) -> None:
     """Do work(first row, rows) for block after block.
 
     The work itself is done once for a part: what it calls by `dispatch.call` is called for every
     block, all parts in one call that does not hold the interpreter's lock. Where it says that it
-    works on rows in Python (`dispatch.in_python`), it is done for every block.
+    works on rows in Python (`dispatch.in_python`), it is done for every block; with several threads
+    NotRepeatableError is raised, before anything is done.
 
-    parts   IN   first row, rows of a block, and how many blocks, of parts that have these
-    moving  IN   arrays that hold something of every row, and its bytes: an argument that lies in
-                 one of them moves on by a block from block to block
+    parts    IN   first row, rows of a block, and how many blocks, of parts that have these
+    moving   IN   arrays that hold something of every row, and its bytes: an argument that lies in
+                  one of them moves on by a block from block to block
+    threads  IN   how many threads take the blocks
     """
     if interpreted():
         numpy_twin("repeat").over_blocks(work, parts, moving)
         return
-    noted: list[tuple[RepeatedCalls, int]] = []
+    noted: list[BlockCalls] = []
     try:
         for first, n, times in parts:
-            repeated = RepeatedCalls([(array, width * n) for array, width in moving])
-            with recording(repeated.calls):
+            calls: Calls = []
+            with recording(calls):
                 work(first, n)
-            noted.append((repeated, times))
+            noted.append(BlockCalls(calls, n, times, work))
     except NotRepeatableError:
+        if threads > 1:
+            raise
         numpy_twin("repeat").over_blocks(work, parts, moving)
     else:
-        run(noted)
+        run(noted, moving, threads)
 
 
-def run(noted: Sequence[tuple[RepeatedCalls, int]]) -> None:
+class BlockCalls(NamedTuple):
+    """The kernel calls of one block of n rows, how many such blocks there are, and what made them.
+
+    That holds the memory in which the arguments lie.
+    """
+
+    calls: Calls
+    n: int
+    times: int
+    work: object
+
+
+def run(noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1) -> None:
     """Make calls, one set of them after the other, each so many times."""
-    program: list[tuple[int, int]] = []
-    moves: list[tuple[int, int]] = []
-    parts = []
-    for repeated, times in noted:
-        program += repeated.packed(moves)
-        parts.append((len(program), len(moves), times))
-    failed = repeat(
-        *(readonly(np.array(rows, np.int64).reshape(-1, 2)) for rows in (program, moves)),
-        readonly(np.array(parts, np.int64).reshape(-1, 3)),
-    )
-    if failed >= 0:
-        calls = [function for repeated, _ in noted for function, _ in repeated.calls]
-        name = calls[failed].__name__
-        raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
+    program = RepeatedCalls(noted, moving)
+    if threads == 1:
+        program.run()
+    else:
+        program.run_on(threads)
 
 
-class RepeatedCalls:
-    """The kernel calls of one block of rows.
+class CallArguments:
+    """Arguments of kernels as words of memory, and what is to be known of them.
 
     Parameters
     ----------
     moving
-        Arrays, and by how many bytes an argument that lies in one moves on from block to block.
+        As in `over_blocks`.
+
+    Attributes
+    ----------
+    words
+        As a thunk takes them, one call after the other.
+    moves
+        Word, what it is for the first block, how far it moves on from block to block.
+    pointers
+        Word, and the address that it is, if it does not move.
+    written
+        Begin and end of what is written and does not move, and whether these are int64.
+    addresses
+        Word that points to an array of addresses, and these.
     """
 
-    def __init__(self, moving: list[tuple[NDArray[Any], int]]) -> None:
-        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+    def __init__(self, moving: Sequence[Moving]) -> None:
+        self.words: list[int] = []
+        self.moves: list[tuple[int, int, int]] = []
+        self.pointers: list[tuple[int, int]] = []
+        self.written: list[tuple[int, int, bool]] = []
+        self.addresses: list[tuple[int, list[int]]] = []
+        starts = [address_of(array) for array, _ in moving]
         self._ranges = [
-            (start, start + array.nbytes, step)
-            for array, step in moving
-            for start in [address_of(array)]
+            (start, start + array.nbytes, width)
+            for start, (array, width) in zip(starts, moving, strict=True)
         ]
-        self._kept: list[NDArray[np.int64]] = []
 
-    def packed(self, moves: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the calls as `repeat` takes them; add what moves to `moves`."""
-        return [self._packed(*made, moves) for made in self.calls]
+    def add(self, argument: Any, n: int) -> None:
+        """Add the argument of a call for a block of n rows."""
+        if isinstance(argument, np.ndarray):
+            self._add_array(argument, n)
+            return
+        if isinstance(argument, Row):
+            self.moves.append((len(self.words), int(argument), n))
+        if isinstance(argument, (float, np.floating)):
+            argument = np.float64(argument).view(np.int64)
+        self.words.append(0 if argument is None else int(argument))
 
-    def _packed(
-        self, function: Any, arguments: tuple[Any, ...], moves: list[tuple[int, int]]
-    ) -> tuple[int, int]:
-        """Return the addresses of what makes a call and of its arguments; note what moves."""
-        words: list[int] = []
-        moved: list[tuple[int, int]] = []
-        for argument in arguments:
-            if isinstance(argument, np.ndarray):
-                start = address_of(argument)
-                if step := self._step(start):
-                    moved.append((len(words) + 4, step))
-                # As numba lays out an array, one that owns no memory.
-                words += [0, 0, argument.size, argument.itemsize, start]
-                words += [*argument.shape, *argument.strides]
-            elif isinstance(argument, (float, np.floating)):
-                words.append(np.float64(argument).view(np.int64).item())
-            else:
-                words.append(0 if argument is None else int(argument))
-        packed = np.array(words, np.int64)
-        self._kept.append(packed)
-        first = address_of(packed)
-        moves += [(first + 8 * word, step) for word, step in moved]
-        return _native(function, arguments), first
+    def _add_array(self, array: NDArray[Any], n: int) -> None:
+        start, at = address_of(array), len(self.words) + 4
+        step = next((width for a, b, width in self._ranges if a <= start < b), 0)
+        if step:
+            self.moves.append((at, start, step * n))
+        elif array.dtype == np.uint64 and array.ndim == 1 and not array.flags.writeable:
+            self.addresses.append((at, array.tolist()))
+        else:
+            self.pointers.append((at, start))
+            if array.flags.writeable:
+                self.written.append((start, start + array.nbytes, array.dtype == np.int64))
+        # As numba lays out an array, one that owns no memory.
+        self.words += [0, 0, array.size, array.itemsize, start, *array.shape, *array.strides]
 
-    def _step(self, address: int) -> int:
-        """Return by how much an array at an address moves."""
-        for first, last, step in self._ranges:
-            if first <= address < last:
-                return step
-        return 0
+
+class RepeatedCalls:
+    """Kernel calls in memory, as `repeat` makes them.
+
+    Parameters
+    ----------
+    noted
+        Parts of the rows, one behind the other.
+    moving
+        As in `over_blocks`.
+    """
+
+    def __init__(self, noted: Sequence[BlockCalls], moving: Sequence[Moving]) -> None:
+        self._noted = noted
+        self._turn = np.zeros(1, np.int64)
+        self._n_blocks = sum(part.times for part in noted)
+        given = CallArguments(moving)
+        program: list[tuple[int, int]] = []
+        parts: list[tuple[int, int, int]] = []
+        for part in noted:
+            for function, arguments in part.calls:
+                program.append((_native(function, arguments), len(given.words)))
+                for argument in arguments:
+                    given.add(argument, part.n)
+            parts.append((len(program), len(given.moves), part.times))
+        # Addresses that kernels read lie behind the arguments: a copy has its own.
+        inside = []
+        for at, addresses in given.addresses:
+            inside.append((at, 8 * len(given.words)))
+            given.pointers += enumerate(addresses, len(given.words))
+            given.words += addresses
+        self._words = np.array(given.words, np.int64)
+        self._pointers, self._written = given.pointers, given.written
+        self._inside, self._program, self._moves, self._parts = (
+            readonly(np.array(rows, np.int64).reshape(-1, width))
+            for rows, width in ((inside, 2), (program, 2), (given.moves, 3), (parts, 3))
+        )
+
+    def run(self) -> None:
+        """Make the calls for all blocks that no other thread takes."""
+        self._run(self._words)
+
+    def _run(self, words: NDArray[np.int64]) -> None:
+        at, place = self._inside.T
+        words[at] = address_of(words) + place
+        failed = repeat(self._program, words, self._moves, self._parts, self._turn)
+        if failed >= 0:
+            calls = [function for part in self._noted for function, _ in part.calls]
+            name = calls[failed].__name__
+            raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
+
+    def run_on(self, threads: int) -> None:
+        """Make the calls for all blocks on several threads, and add up what they added to."""
+        own = CopyLayout.of(self._written)
+        at, moved = own.moved(self._pointers)
+        words = self._words.copy()
+
+        def run_copy() -> NDArray[np.uint8] | None:
+            if self._turn[0] >= self._n_blocks:
+                return None
+            memory, mine = _taken(own.size), words.copy()
+            memory[: own.cleared] = 0
+            mine[at] = moved + address_of(memory)
+            self._run(mine)
+            return memory
+
+        copies = [c for c in together(self.run, run_copy, threads) if c is not None]
+        where = np.array([address_of(memory) for memory in copies], np.int64)
+        add_sums(readonly(where), own.sums)
+        _kept.extend(memory for memory in copies if len(memory) <= KEPT_BYTES)
+
+
+class CopyLayout(NamedTuple):
+    """How the memory of a copy is laid out: what kernels write, but what moves with the rows.
+
+    size     bytes
+    cleared  bytes of what they add to, which comes first
+    places   (n, 3) int64, ascending: begin and end of a stretch in the memory of the program, and
+             how much further than its begin it lies in that of a copy
+    sums     as `add_sums` takes them
+    """
+
+    size: int
+    cleared: int
+    places: NDArray[np.int64]
+    sums: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, written: Sequence[tuple[int, int, bool]]) -> CopyLayout:
+        """Lay out what is written: what overlaps is one stretch."""
+        stretches: list[tuple[int, int, bool]] = []
+        for begin, end, adds in sorted(written):
+            if stretches and begin < stretches[-1][1]:
+                first, last, added = stretches.pop()
+                stretches.append((first, max(last, end), added or adds))
+            elif begin < end:
+                stretches.append((begin, end, adds))
+        size = cleared = 0
+        places, sums = [], []
+        for begin, end, adds in sorted(stretches, key=lambda stretch: not stretch[2]):
+            place = size + (begin - size) % LINE
+            size = place + end - begin
+            places.append((begin, end, place - begin))
+            if adds:
+                sums.append((begin, place, (end - begin) // 8))
+                cleared = size
+        arrays = (np.array(rows, np.int64).reshape(-1, 3) for rows in (sorted(places), sums))
+        return cls(size, cleared, *map(readonly, arrays))
+
+    def moved(self, pointers: list[tuple[int, int]]) -> tuple[NDArray[np.int64], ...]:
+        """Return which words point into the stretches, and where in a copy's memory."""
+        at, held = np.array(pointers, np.int64).reshape(-1, 2).T
+        begins, ends, shifts = self.places.T
+        which = np.searchsorted(begins, held, side="right") - 1
+        own = np.flatnonzero((which >= 0) & (held < ends[which])) if len(ends) else which[:0]
+        return at[own], held[own] + shifts[which[own]]
+
+
+def _taken(size: int) -> NDArray[np.uint8]:
+    """Return memory that begins a cache line, some that is kept if there is enough of it."""
+    while _kept:
+        try:
+            memory = _kept.pop()
+        except IndexError:  # another thread took it
+            break
+        if len(memory) >= size:
+            return memory
+    memory = np.empty(size + LINE, np.uint8)
+    return memory[-address_of(memory) % LINE :]
 
 
 def _native(function: Any, arguments: tuple[Any, ...]) -> int:
@@ -169,21 +332,49 @@ def call_at(block, thunk, words):
     return block.call(thunk, [words, result, error])
 
 
-@kernel
-def repeat(program, moves, parts):
-    """Make the calls of a program; return which one failed, -1 if none did.
+@instruction(lambda turn: types.int64(turn))
+def next_turn(block, turn):
+    """Return the number of the next block, of which no other thread gets hold."""
+    return block.atomic_rmw("add", turn.data, to.I64(1), "monotonic")
 
-    program  IN   (n_calls, 2) int64   addresses: of what makes the call, of its arguments
-    moves    IN   (n_moves, 2) int64   address of a number, and what is added to it after each time
-    parts    IN   (n_parts, 3) int64   calls and moves up to the end of a part, and how often
+
+@kernel
+def repeat(program, words, moves, parts, turn):
+    """Make the calls of a program for blocks that are left; return which failed, -1 if none did.
+
+    program  IN   (n_calls, 2) int64   address of what makes a call; first word of its arguments
+    words    OUT  (n_words,) int64   arguments, those that move in their place for the last block
+    moves    IN   (n_moves, 3) int64   word that moves, what it is for the first block of its part,
+                  and how far it moves on from block to block
+    parts    IN   (n_parts, 3) int64   calls and moves up to the end of a part, and its blocks
+    turn     OUT  (1,) int64   += blocks that were taken, and 1; of all threads
     """
-    call = move = 0
-    for p in range(parts.shape[0]):
-        for _ in range(parts[p, 2]):
-            for c in range(call, parts[p, 0]):
-                if call_at(program[c, 0], program[c, 1]) != 0:
-                    return c
-            for m in range(move, parts[p, 1]):
-                carray(_place(np.uint64(moves[m, 0])), 1)[0] += moves[m, 1]
-        call, move = parts[p, 0], parts[p, 1]
-    return -1
+    while True:
+        block = next_turn(turn)
+        part = call = move = 0
+        while part < parts.shape[0] and block >= parts[part, 2]:
+            block -= parts[part, 2]
+            call, move = parts[part, 0], parts[part, 1]
+            part += 1
+        if part == parts.shape[0]:
+            return -1
+        for m in range(move, parts[part, 1]):
+            words[moves[m, 0]] = moves[m, 1] + block * moves[m, 2]
+        for c in range(call, parts[part, 0]):
+            if call_at(program[c, 0], to.address(words) + 8 * program[c, 1]) != 0:
+                return c
+
+
+@kernel
+def add_sums(copies, sums):
+    """Add what threads added to.
+
+    copies  IN   (n_copies,) int64   addresses of their memory
+    sums    IN   (n_sums, 3) int64   address of the result, bytes up to it in a copy, its numbers
+    """
+    for s in range(sums.shape[0]):
+        out = carray(_place(np.uint64(sums[s, 0])), sums[s, 2])
+        for c in range(copies.size):
+            own = carray(_place(np.uint64(copies[c] + sums[s, 1])), sums[s, 2])
+            for k in range(out.size):
+                out[k] += own[k]

@@ -21,6 +21,7 @@ class CodeWriter:
         self,
         columns: Sequence[tuple[IntegerColumn, Sequence[Translation]]],
         rows: Sequence[NDArray[np.unsignedinteger]],
+        memory: NDArray[np.uint8],
     ) -> None:
         self._columns, self._rows = columns, rows
         self.outside = np.zeros(len(columns), np.int64)

@@ -12,6 +12,7 @@ def over_blocks(
     work: Callable[[int, int], None],
     parts: Sequence[tuple[int, int, int]],
     moving: Sequence[tuple[NDArray[Any], int]],
+    threads: int = 1,
 ) -> None:
     """Do work(first row, rows) for block after block; see the compiled twin."""
     for first, n, times in parts:

@@ -57,6 +57,8 @@ from fastbayes.statistics.bundle import Statistics
 
 # Rows of a block for which the work of beginning one is nothing.
 LEAST_ROWS = 4_096
+# Rows whose labels a thread takes at a time.
+TAKEN_ROWS = 1 << 20
 
 
 @dataclass
@@ -198,7 +200,7 @@ class TableRows(Model):
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
         def one(
-            item: tuple[Segment, NDArray[Any] | None],
+            item: tuple[Segment, NDArray[Any] | None], threads: int
         ) -> tuple[int, list[NDArray[Any]], NDArray[np.int64], int]:
             segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
@@ -224,9 +226,12 @@ class TableRows(Model):
                     moving=[(piece, piece.strides[0])],
                     repeatable=repeatable(looked_up),
                     blank=True,
+                    threads=threads,
                 )
                 if labels is not None:
-                    labels.take(piece, out=answers, mode="clip")  # "raise" would take a copy
+                    take = partial(_take, labels, piece, answers)
+                    for _ in engine.in_order(take, range(0, len(piece), TAKEN_ROWS), threads):
+                        pass
                 prior_rows += sum(int(n) for n in lost if n is not None)
                 unseen += looked_up.unseen()
                 done += rows.num_rows
@@ -242,11 +247,12 @@ class TableRows(Model):
         source, threads = share.source, share.threads
         rows = engine.rows_at_once(source, threads)
         parts = engine.SEGMENTS * threads if threads > 1 else 1
+        many = engine.rows_on_all(source, encoder, threads, rows)
         if source.in_memory and (few := len(out) // parts) < BLOCK_ROWS:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
-            rows = max(few, LEAST_ROWS)
+            rows, many = max(few, LEAST_ROWS), 0
 
-        def items() -> Iterator[tuple[Segment, NDArray[Any] | None]]:
+        def items(rows: int) -> Iterator[tuple[Segment, NDArray[Any] | None]]:
             """Yield segments with the range of the answers that is theirs, if that is known."""
             start = 0
             for segment in source.segments(rows):
@@ -257,7 +263,7 @@ class TableRows(Model):
                     start += segment.n_rows
 
         filled = 0
-        for done, pieces, unseen, prior_rows in engine.in_order(one, items(), threads):
+        for done, pieces, unseen, prior_rows in share.on_all(one, items, rows, many):
             if pieces and filled + done > len(out):
                 # Cheap in small steps, too: the system moves pages, not bytes.
                 out.resize((max(filled + done, len(out) * 5 // 4), *tail), refcheck=False)
@@ -286,6 +292,12 @@ class TableRows(Model):
 
     def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
         return self.schema_.target or "class", self.schema_.classes.take(codes)
+
+
+def _take(labels: NDArray[Any], which: NDArray[np.intp], out: NDArray[Any], first: int) -> None:
+    """Write the labels at these positions, of so many rows from one on."""
+    rows = slice(first, first + TAKEN_ROWS)
+    labels.take(which[rows], out=out[rows], mode="clip")  # "raise" would take a copy
 
 
 logger = logging.getLogger("fastbayes")

@@ -152,6 +152,12 @@ def carray(block, pointer, n):
     return array
 
 
+@instruction(lambda array: types.int64(array))
+def address(block, array):
+    """Return where an array lies."""
+    return block.ptrtoint(array.data, I64)
+
+
 @instruction(lambda address, index: types.float64(types.uint64, types.uint64))
 def number_at(block, address, index):
     """Return the float64 of this index in the column at an address."""
