@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -81,9 +82,11 @@ def pooled(groups: GroupMoments, into: NDArray[Any], n: int) -> GroupMoments:
     count = np.bincount(into, groups.n, n).astype(np.float64)
     # Deviations from one of the means: numbers like 1.7e9 ± 1 keep their digits.
     shift[into] = groups.mean
-    ends = np.cumsum(np.bincount(into, minlength=n))
+    order = np.argsort(into, kind="stable")
+    ends = np.cumsum([0, *np.bincount(into, minlength=n)])
     with np.errstate(invalid="ignore", over="ignore"):
-        for g, mine in enumerate(np.split(np.argsort(into, kind="stable"), ends[:-1])):
+        for g, (first, last) in enumerate(pairwise(ends)):
+            mine = order[first:last]
             rows = groups.n[mine, None]
             apart = (groups.mean[mine] - shift[g]) + groups.rest[mine]
             mean[g] = (rows * apart).sum(axis=0) / (count[g] if count[g] > 0 else 1.0)

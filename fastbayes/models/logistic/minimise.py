@@ -21,8 +21,9 @@ NOISE = 64 * 2.0**-52
 MOST_PRODUCTS, MOST_HALVINGS = 250, 40
 # Residual of conjugate gradients where the curvature is that of a sample: what it is off by anyway.
 SAMPLED = 0.05
-# Residual of the last step, at most.
-LOOSEST = 0.3
+# How much shorter a gradient the last step is to lead to than is asked for, and its residual at
+# most.
+SPARE, LOOSEST = 0.1, 0.3
 # The farthest that a coordinate is sent by its own derivatives.
 FARTHEST = 1e4
 # A sample's curvature that leaves more than this share of the gradient is given up.
@@ -166,10 +167,9 @@ def _newton(
     gap, size, forcing = math.inf, math.inf, 0.1
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
-        # Where f alone is minimised, so short a gradient or so little to gain is near enough.
-        short = tol if absolute is not None else 1e-3 * tol
-        little = 1e-6 * tol * max(min(1.0, objective.total), abs(value))
-        close = norm <= short or gap <= little
+        short, close = 1e-3 * tol, absolute is not None
+        close = close or norm <= short
+        close = close or gap <= 1e-6 * tol * max(min(1.0, objective.total), abs(value))
         done = (norm <= tol and close) or norm <= ratio * first
         yield Step(theta, value, norm, recorder.noted(value, norm, spent), done)
         while True:
@@ -180,15 +180,15 @@ def _newton(
             if size < math.inf:
                 # The faster the gradient falls, the more exactly a step is worth solving.
                 forcing = float(np.clip((now / size) ** 1.5, 1e-3, max(0.1, 0.9 * forcing**1.5)))
-            # But no more exactly than the end asks for: the last step takes the most products.
-            enough = max(short / norm, math.sqrt(2 * little) / now) / 2 if norm * now > 0 else 0.0
-            residual = max(forcing, min(enough, LOOSEST))
             product = curved.hessian_product(theta)
             if absolute is None:
-                step = -solved(product, gradient, scale, residual if sample is None else SAMPLED)
+                # But not far more exactly than the end asks for: the last step takes the most.
+                enough = min(SPARE * short / norm, LOOSEST) if norm > 0 else 0.0
+                residual = max(forcing, enough) if sample is None else SAMPLED
+                step = -solved(product, gradient, scale, residual)
             else:
                 model = QuadraticModel(theta, gradient, absolute, scale, product, scale - diagonal)
-                step = model.minimum(residual * now) - theta
+                step = model.minimum(forcing * now) - theta
             taken = line_search(objective, theta, value, gradient, step, scale, absolute, project)
             if taken is not None:
                 break
