@@ -247,7 +247,7 @@ def _disk_cache() -> Any:
     files = [file for of in ("*", "compiled/**/*", "shared/*") for file in here.glob(f"{of}.py")]
     for path in sorted(files):
         source = path.read_bytes()
-        shared.update(b"" if b"SIGNATURES" in source else source)
+        shared.update(b"" if re.search(rb"^SIGNATURES\b", source, re.M) else source)
 
     class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         """Each entry carries a digest of key, source and code.
