@@ -230,6 +230,17 @@ def unrolled(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have LLVM do one turn at a time of the loops of a flat function.
+
+    For loops of few turns, over classes or the values of a column: what does several turns at once,
+    and what is left of them, is several times as much code and is hardly ever run. Stands below
+    `kernel` or `helper`.
+    """
+    function.scalar = True  # type: ignore[attr-defined]
+    return function
+
+
 def helper(function: Callable[..., Any]) -> Any:
     """Let kernels call a flat function: it is compiled into each that does."""
     compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler
