@@ -315,7 +315,8 @@ def test_code_is_stale_when_what_kernels_are_built_on_changes(cached, tmp_path, 
     for name, text, hits in (
         ("vector.py", "after", (0, 1)),
         ("another.py", "new", (0, 1)),
-        ("count.py", "SIGNATURES", (1, 1)),  # has kernels of its own, with their own stamps
+        ("another.py", "_SIGNATURES = {}", (0, 1)),
+        ("count.py", "SIGNATURES = {}", (1, 1)),  # has kernels of its own, with their own stamps
     ):
         (kernels / name).write_text(text)
         dispatch._disk_cache.cache_clear()

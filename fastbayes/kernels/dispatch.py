@@ -230,6 +230,17 @@ def unrolled(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have LLVM do one turn at a time of the loops of a flat function.
+
+    For loops of few turns, over classes or the values of a column: what does several turns at once,
+    and what is left of them, is several times as much code and is hardly ever run. Stands below
+    `kernel` or `helper`.
+    """
+    function.scalar = True  # type: ignore[attr-defined]
+    return function
+
+
 def helper(function: Callable[..., Any]) -> Any:
     """Let kernels call a flat function: it is compiled into each that does."""
     compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler
@@ -247,7 +258,7 @@ def _disk_cache() -> Any:
     files = [file for of in ("*", "compiled/**/*", "shared/*") for file in here.glob(f"{of}.py")]
     for path in sorted(files):
         source = path.read_bytes()
-        shared.update(b"" if b"SIGNATURES" in source else source)
+        shared.update(b"" if re.search(rb"^SIGNATURES\b", source, re.M) else source)
 
     class SealedFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         """Each entry carries a digest of key, source and code.

@@ -14,6 +14,7 @@ _errors: Any = importlib.import_module("numba.core.errors")
 _machinery: Any = importlib.import_module("numba.core.compiler_machinery")
 _typeinfer: Any = importlib.import_module("numba.core.typeinfer")
 _types: Any = importlib.import_module("numba.core.types")
+_typing: Any = importlib.import_module("numba.core.typing")
 _utils: Any = importlib.import_module("numba.core.utils")
 
 # The signature of a call, by what is called and the types of its arguments, which are kept: as
@@ -46,6 +47,10 @@ class Inferer(_typeinfer.TypeInferer):  # type: ignore[misc]
         """Return the signature of a call."""
         if kw_args or isinstance(fnty, (_types.FunctionType, _types.RecursiveCall)):
             return super().resolve_call(fnty, pos_args, kw_args)
+        if getattr(fnty, "typing_key", None) in (min, max) and len(pos_args) > 1:
+            kinds = [_types.unliteral(kind) for kind in pos_args]
+            if all(isinstance(kind, _types.Number) for kind in kinds):  # `lowering` compares them
+                return _typing.signature(self.context.unify_types(*kinds), *kinds)
         key = id(fnty), *map(id, pos_args)
         if (found := _found.get(key)) is None:
             found = super().resolve_call(fnty, pos_args, kw_args), fnty, pos_args

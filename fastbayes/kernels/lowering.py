@@ -2,8 +2,9 @@
 
 Numba writes an array in full, into memory and out of it, wherever an element is read, and keeps in
 memory each variable that more than one block uses; LLVM takes all of that out again. Here a
-variable that is assigned once stays a value, and elements, rows, shapes and arithmetic are a few
-instructions each, the ones that numba's come down to. All else is left to numba.
+variable that is assigned once stays a value, or the parts that it is made of, and elements, rows,
+slices, shapes, loops and arithmetic are a few instructions each, the ones that numba's come down
+to. All else is left to numba.
 """
 
 from __future__ import annotations
@@ -19,22 +20,46 @@ _config: Any = importlib.import_module("numba.core.config")
 _ir: Any = importlib.import_module("numba.core.ir")
 _llvm: Any = importlib.import_module("llvmlite.ir")
 _lowering: Any = importlib.import_module("numba.core.lowering")
+_minmax: Any = importlib.import_module("numba.cpython.builtins").do_minmax
 _types: Any = importlib.import_module("numba.core.types")
 
 I64 = _llvm.IntType(64)
 # Parts of an array as numba lays it out.
 N_ITEMS, ITEM_SIZE, DATA, SHAPE, STRIDES = 2, 3, 4, 5, 6
 ATTRIBUTES = {"size": N_ITEMS, "shape": SHAPE}
+# Where a slice ends that says nothing of it, as numba writes it.
+OPEN = 2**63 - 1
 # What LLVM reads of a loop.
-NOT_UNROLLED = "llvm.loop.unroll.runtime.disable"
+NOT_UNROLLED, VECTORISED = "llvm.loop.unroll.runtime.disable", "llvm.loop.vectorize.enable"
 # Whose code is the same whether an operand is a constant.
 ARITHMETIC = {
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod),
     *(operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift),
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
 }
+# How the least and the greatest of numbers compare.
+EXTREMES = {min: operator.lt, max: operator.gt}
 # What numba finds for an operation on numbers, which it looks up among all that has its name.
-_SIGNATURES: dict[Any, Any] = {}
+_FOUND: dict[Any, Any] = {}
+
+
+class Builder(_llvm.IRBuilder):  # type: ignore[misc]
+    """Writes instructions, none of which takes out what another has put in."""
+
+    def extract_value(self, agg: Any, idx: Any, name: str = "") -> Any:
+        """Return a member of an aggregate."""
+        wanted = list(idx) if isinstance(idx, (list, tuple)) else [idx]
+        while isinstance(agg, _llvm.instructions.InsertValue):
+            put = list(agg.indices)
+            if wanted[: len(put)] == put:
+                agg, wanted = agg.value, wanted[len(put) :]
+                if not wanted:
+                    return agg
+            elif put[: len(wanted)] == wanted:
+                break  # a part of what is wanted
+            else:
+                agg = agg.aggregate
+        return super().extract_value(agg, wanted, name)
 
 
 class KernelLower(_lowering.Lower):  # type: ignore[misc]
@@ -43,8 +68,15 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
     def init(self) -> None:
         """Make room for what is known of variables."""
         super().init()
-        self._tuples: dict[str, list[Any]] = {}
-        self._unrolled = hasattr(self.func_ir.func_id.func, "unrolled")
+        self._parts: dict[str, list[Any]] = {}
+        function = self.func_ir.func_id.func
+        self._unrolled, self._scalar = hasattr(function, "unrolled"), hasattr(function, "scalar")
+
+    def setup_function(self, fndesc: Any) -> None:
+        """Begin the function."""
+        super().setup_function(fndesc)
+        self.builder = Builder(self.entry_block)
+        self.call_helper = self.call_conv.init_call_helper(self.builder)
 
     def incref(self, typ: Any, val: Any) -> None:
         """Count no reference."""
@@ -98,12 +130,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         if isinstance(inst, _ir.Assign):
             name, value = inst.target.name, inst.value
             kept = name in self._singly_assigned_vars
-            if kept and isinstance(value, _ir.Expr) and value.op == "build_tuple":
-                kinds = self.typeof(name)
-                self._tuples[name] = [
-                    self.context.cast(self.builder, self.loadvar(i.name), self.typeof(i.name), kind)
-                    for i, kind in zip(value.items, kinds, strict=True)
-                ]
+            if kept and (parts := self._parts_of(self.typeof(name), value)) is not None:
+                self._parts[name] = parts
                 return
             made = self.lower_assign(self.typeof(name), inst)
             if kept:
@@ -127,18 +155,110 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         those that are not. Loops of a constant number of turns are unrolled all the same.
         """
         module = self.module
-        rolled = module.add_metadata([_llvm.MetaDataString(module, NOT_UNROLLED)])
+        said = [module.add_metadata([_llvm.MetaDataString(module, NOT_UNROLLED)])]
+        if self._scalar:
+            name = _llvm.MetaDataString(module, VECTORISED)
+            said.append(module.add_metadata([name, _llvm.IntType(1)(0)]))
         loop = _llvm.values.MDValue(module, (), name=str(len(module.metadata)))
-        loop.operands = loop, rolled  # what is said of one loop names itself first
+        loop.operands = loop, *said  # what is said of one loop names itself first
         jump.set_metadata("llvm.loop", loop)
 
     def loadvar(self, name: str) -> Any:
         """Return the value of a variable."""
         if name in self._blk_local_varmap:
             return self._blk_local_varmap[name]
-        if name in self._tuples:  # written where it is used: mostly its parts are
-            return self.context.make_tuple(self.builder, self.typeof(name), self._tuples[name])
+        if name in self._parts:  # written where it is used: mostly its parts are
+            return self._whole(self.typeof(name), self._parts[name])
         return self.builder.load(self.getvar(name))
+
+    def _whole(self, kind: Any, parts: list[Any]) -> Any:
+        """Return the value that is made of parts, some of which may have parts themselves."""
+        if not isinstance(kind, _types.BaseTuple):
+            made = self.context.get_value_type(kind)
+            return _cgutils.make_anonymous_struct(self.builder, parts, made)
+        values = [
+            self._whole(each, part) if isinstance(part, list) else part
+            for each, part in zip(kind, parts, strict=True)
+        ]
+        return self.context.make_tuple(self.builder, kind, values)
+
+    def _parts_of(self, kind: Any, value: Any) -> list[Any] | None:
+        """Return the parts of a tuple, slice, range, loop over one, or turn of it; else None."""
+        if isinstance(value, _ir.Var):
+            return self._parts.get(value.name) if self.typeof(value.name) == kind else None
+        if not isinstance(value, _ir.Expr):
+            return None
+        if value.op == "build_tuple":
+            return [
+                self._parts[item.name]
+                if item.name in self._parts and self.typeof(item.name) == own
+                else self._cast_var(item, own)
+                for item, own in zip(value.items, kind, strict=True)
+            ]
+        if value.op == "call" and isinstance(kind, (_types.RangeType, _types.SliceType)):
+            return self._limits(kind, value)
+        if value.op in ("getiter", "iternext") and value.value.name in self._parts:
+            of, parts = self.typeof(value.value.name), self._parts[value.value.name]
+            if value.op == "iternext":
+                return self._next(*parts)
+            if not isinstance(of, _types.RangeType):
+                return None
+            # Where a step can be 0, numba looks whether it is.
+            if isinstance(parts[2], _llvm.Constant) and parts[2].constant:
+                return self._begin(*parts)
+        return None
+
+    def _limits(self, kind: Any, call: Any) -> list[Any] | None:
+        """Return start, stop and step of a range, or of a slice whose step is 1."""
+        signature = self.fndesc.calltypes[call]
+        if signature.return_type != kind or call.vararg or call.kws:
+            return None
+        own = kind.dtype if isinstance(kind, _types.RangeType) else _types.intp
+        given = [
+            None if each == _types.none else self._cast_var(argument, own)
+            for argument, each in zip(call.args, signature.args, strict=True)
+        ]
+        if len(given) == 1:
+            given = [None, *given]
+        defaults = (self.context.get_constant(own, number) for number in (0, OPEN, 1))
+        limits = [
+            default if limit is None else limit
+            for limit, default in zip([*given, None][:3], defaults, strict=True)
+        ]
+        return limits if isinstance(kind, _types.RangeType) or not kind.has_step else None
+
+    def _begin(self, start: Any, stop: Any, step: Any) -> list[Any]:
+        """Return where a loop has its index and its turns left, with the end and the step."""
+        block, (zero, one) = self.builder, (start.type(0), start.type(1))
+        index, left = self._room(start.type), self._room(start.type)
+        block.store(start, index)
+        block.store(zero, left)
+        span = block.sub(stop, start)
+        ahead = block.icmp_signed(">", span, zero)
+        # A branch tells LLVM more of the loop than a choice between two numbers does.
+        with block.if_then(block.icmp_unsigned("==", ahead, ahead.type(step.constant > 0))):
+            turns = span
+            if step.constant != 1:
+                rest = block.srem(span, step)
+                more = block.icmp_signed(">", block.select(ahead, rest, block.neg(rest)), zero)
+                turns = block.add(block.sdiv(span, step), block.select(more, one, zero))
+            block.store(turns, left)
+        return [index, stop, step, left]
+
+    def _next(self, index: Any, _stop: Any, step: Any, left: Any) -> list[Any]:
+        """Return the index of the next turn of a loop, and whether there is one."""
+        block = self.builder
+        turns, value = block.load(left), block.load(index)
+        another = block.icmp_signed(">", turns, turns.type(0))
+        with block.if_then(another):
+            block.store(block.sub(turns, turns.type(1), flags=["nsw"]), left)
+            block.store(block.add(value, step), index)
+        return [value, another]
+
+    def _room(self, kind: Any) -> Any:
+        """Return room in memory, that is written before it is read."""
+        with self.builder.goto_entry_block():
+            return self.builder.alloca(kind)
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
         """Write an expression."""
@@ -155,6 +275,15 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
             found = self._element(resty, expr.value, expr.index_var)
             if found is not None:
                 return found
+        elif expr.op in ("pair_first", "pair_second") and expr.value.name in self._parts:
+            return self._parts[expr.value.name][expr.op == "pair_second"]
+        elif expr.op == "call":
+            function: Any = getattr(self.typeof(expr.func.name), "typing_key", None)
+            extreme = EXTREMES.get(function)
+            kinds = self.fndesc.calltypes[expr].args
+            if extreme is not None and all(isinstance(kind, _types.Number) for kind in kinds):
+                values = map(self._cast_var, expr.args, kinds)
+                return _minmax(self.context, self.builder, kinds, list(values), extreme)
         return super().lower_expr(resty, expr)
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
@@ -169,45 +298,71 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
             context.cast(block, self.loadvar(each.name), self.typeof(each.name), kind)
             for each, kind in zip((expr.lhs, expr.rhs), signature.args, strict=True)
         ]
-        if (found := _SIGNATURES.get((op, signature.args))) is None:
+        if (found := _FOUND.get((op, signature.args))) is None:
             function = context.typing_context.resolve_value_type(op)
             found = function, function.get_call_type(context.typing_context, signature.args, {})
-            _SIGNATURES[op, signature.args] = found
+            _FOUND[op, signature.args] = found
         made = context.get_function(*found)(block, operands)
         return context.cast(block, made, signature.return_type, resty)
 
     def _indices(self, array: Any, index: Any) -> list[tuple[Any, Any]] | None:
-        """Return the numbers of an index, with their types; None if it is anything else."""
+        """Return the numbers and slices of an index, with their types; None if it has others."""
         kind = self.typeof(index.name)
-        if isinstance(kind, _types.Integer):
-            return [(self.loadvar(index.name), kind)]
-        if not isinstance(kind, _types.BaseTuple) or len(kind) > array.ndim:
+        if isinstance(kind, _types.BaseTuple):
+            kinds, values = list(kind), self._parts.get(index.name)
+            if values is None:
+                values = _cgutils.unpack_tuple(self.builder, self.loadvar(index.name), len(kinds))
+        else:
+            kinds, values = [kind], [self._parts.get(index.name) or self.loadvar(index.name)]
+        if len(kinds) > array.ndim or not all(
+            isinstance(each, _types.SliceType if isinstance(value, list) else _types.Integer)
+            for each, value in zip(kinds, values, strict=True)
+        ):
             return None
-        kinds = list(kind)
-        if not all(isinstance(each, _types.Integer) for each in kinds):
-            return None
-        values = self._tuples.get(index.name)
-        if values is None:
-            values = _cgutils.unpack_tuple(self.builder, self.loadvar(index.name), len(kinds))
         return list(zip(values, kinds, strict=True))
 
-    def _place(self, kind: Any, array: Any, index: Any) -> tuple[Any, list[Any], int] | None:
-        """Return where an element or a row begins, the shape of the array, the axes used."""
+    def _place(self, kind: Any, array: Any, index: Any) -> tuple[Any, list[Any], list[Any]] | None:
+        """Return where what is indexed begins, and the lengths and strides of the axes it has."""
         if _config.BOUNDSCHECK or not isinstance(kind, _types.Array) or kind.layout != "C":
             return None
         indices = self._indices(kind, index)
         if indices is None:
             return None
         block = self.builder
-        shape = [block.extract_value(array, [SHAPE, axis]) for axis in range(kind.ndim)]
         at = None
-        for axis, length in enumerate(shape):
+        shape, strides = [], []
+        for axis in range(kind.ndim):
+            length = block.extract_value(array, [SHAPE, axis])
             if at is not None:
                 at = block.mul(at, length)
             if axis < len(indices):
-                own = self._counted(*indices[axis], length)
-                at = own if at is None else block.add(at, own)
-        return block.gep(block.extract_value(array, DATA), [at]), shape, len(indices)
+                value, own = indices[axis]
+                if not isinstance(value, list):
+                    begin = self._counted(value, own, length)
+                else:
+                    begin, length = self._span(value[0], value[1], length)
+                at = begin if at is None else block.add(at, begin)
+                if not isinstance(value, list):
+                    continue
+            shape.append(length)
+            strides.append(block.extract_value(array, [STRIDES, axis]))
+        return block.gep(block.extract_value(array, DATA), [at]), shape, strides
+
+    def _span(self, start: Any, stop: Any, length: Any) -> tuple[Any, Any]:
+        """Return where a slice begins, and its length."""
+        block = self.builder
+        begin, end = self._clamped(start, length), self._clamped(stop, length)
+        own = block.sub(end, begin)
+        return begin, block.select(block.icmp_signed("<=", own, I64(0)), I64(0), own)
+
+    def _clamped(self, limit: Any, length: Any) -> Any:
+        """Return the limit of a slice within the length of its axis."""
+        if isinstance(limit, _llvm.Constant) and limit.constant in (0, OPEN):
+            return limit if limit.constant == 0 else length
+        block = self.builder
+        at = self._counted(limit, _types.intp, length)
+        least = block.select(block.icmp_signed("<", at, I64(0)), I64(0), at)
+        return block.select(block.icmp_signed(">=", at, length), length, least)
 
     def _counted(self, value: Any, kind: Any, length: Any) -> Any:
         """Return an index as a word, from the end if it is below 0."""
@@ -224,7 +379,7 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         return block.select(below, block.add(value, length), value)
 
     def _element(self, resty: Any, value: Any, index: Any) -> Any:
-        """Return an element or a row of an array; None where it is left to numba."""
+        """Return an element, a row or a slice of an array; None where it is left to numba."""
         kind = self.typeof(value.name)
         if not isinstance(kind, _types.Array):
             return None
@@ -232,24 +387,21 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         found = self._place(kind, array, index)
         if found is None:
             return None
-        place, shape, used = found
+        place, shape, strides = found
         context, block = self.context, self.builder
-        if used == kind.ndim:
+        if not shape:
             made = context.unpack_value(block, kind.dtype, place, align=None if kind.aligned else 1)
             return context.cast(block, made, kind.dtype, resty)
-        if not isinstance(resty, _types.Array) or resty.layout != "C":
-            return None
         view = _llvm.Constant(context.get_value_type(resty), None)
-        n_items = shape[used]
-        for length in shape[used + 1 :]:
+        n_items = shape[0]
+        for length in shape[1:]:
             n_items = block.mul(n_items, length)
         view = block.insert_value(view, n_items, N_ITEMS)
         view = block.insert_value(view, block.extract_value(array, ITEM_SIZE), ITEM_SIZE)
         view = block.insert_value(view, place, DATA)
-        for axis in range(used, kind.ndim):
-            view = block.insert_value(view, shape[axis], [SHAPE, axis - used])
-            stride = block.extract_value(array, [STRIDES, axis])
-            view = block.insert_value(view, stride, [STRIDES, axis - used])
+        for axis, (length, stride) in enumerate(zip(shape, strides, strict=True)):
+            view = block.insert_value(view, length, [SHAPE, axis])
+            view = block.insert_value(view, stride, [STRIDES, axis])
         return view
 
     def _set_element(self, inst: Any) -> bool:
@@ -262,11 +414,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
             or not isinstance(own, (_types.Number, _types.Boolean))
         ):
             return False
-        index_kind = self.typeof(index.name)
-        if (len(index_kind) if isinstance(index_kind, _types.BaseTuple) else 1) != kind.ndim:
-            return False
         found = self._place(kind, self.loadvar(inst.target.name), index)
-        if found is None:
+        if found is None or found[1]:
             return False
         context, block = self.context, self.builder
         value = context.cast(block, self.loadvar(inst.value.name), own, kind.dtype)

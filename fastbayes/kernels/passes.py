@@ -22,6 +22,7 @@ _compiler: Any = importlib.import_module("numba.core.compiler")
 _dynfunc: Any = importlib.import_module("numba._dynfunc")
 _errors: Any = importlib.import_module("numba.core.errors")
 _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
+_interpreter: Any = importlib.import_module("numba.core.interpreter")
 _ir_utils: Any = importlib.import_module("numba.core.ir_utils")
 _indices: Any = importlib.import_module("numba.core.rewrites.static_getitem")
 _binops: Any = importlib.import_module("numba.core.rewrites.static_binop")
@@ -111,6 +112,29 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
         return True
 
 
+class Reader(_interpreter.Interpreter):  # type: ignore[misc]
+    """Reads bytecode, of which little has to be rewritten."""
+
+    def post_process(self, peepholes: Any, func_ir: Any) -> Any:
+        """Make the list of arguments of a call a tuple; look for no `with` and no dictionaries."""
+        return _interpreter.peep_hole_list_to_tuple(func_ir)
+
+
+@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
+class Read(_machinery.FunctionPass):  # type: ignore[misc]
+    """Reads the bytecode."""
+
+    _name = "kernel_read"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Write the function as numba's representation."""
+        state.func_ir = Reader(state.func_id).interpret(state.bc)
+        return True
+
+
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class Simplify(_machinery.FunctionPass):  # type: ignore[misc]
     """Brings loops into one form, indexes by constants, and makes errors constants."""
@@ -164,7 +188,7 @@ class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
 
 
 PASSES = (
-    (_untyped.TranslateByteCode, "read the bytecode"),
+    (Read, "read the bytecode"),
     (_untyped.FixupArgs, "name the arguments"),
     (_untyped.RewriteSemanticConstants, "replace the rank and the length of arguments"),
     (_untyped.DeadBranchPrune, "drop branches on arguments that are None"),

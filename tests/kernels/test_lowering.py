@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from fastbayes.kernels.dispatch import helper, interpreted, kernel, unrolled
+from fastbayes.kernels.dispatch import helper, interpreted, kernel, scalar, unrolled
 
 
 @helper
@@ -40,6 +40,135 @@ def test_elements_and_rows__by_any_whole_number(index, ends):
     there = cube[i, j, k]
     expected = [there, there, there, there, cube[i, j, -1], cube[-1, -1, -1], 442.0, 12.0]
     np.testing.assert_array_equal(out, expected)
+
+
+@helper
+def describe(view, out):
+    out[0] = view.size
+    for k in range(view.size):
+        out[1] += (k + 1) * view[k]
+
+
+@kernel
+def cut(row, matrix, i, a, b, out):
+    describe(row[a:b], out[0])
+    describe(row[a:], out[1])
+    describe(row[:b], out[2])
+    describe(row[:], out[3])
+    describe(row[2:], out[4])
+    describe(row[:-1], out[5])
+    describe(matrix[i, a:b], out[6])
+    describe(matrix[i, :b][a:], out[7])
+    part = matrix[a:b]
+    out[8, 0] = part.shape[0] * 100 + part.shape[1]
+    for k in range(part.shape[0]):
+        out[8, 1] += (k + 1) * part[k, -1]
+    block = matrix[a:, 1:b]
+    out[9, 0] = block.shape[0] * 100 + block.shape[1]
+    for k in range(block.shape[0]):
+        for n in range(block.shape[1]):
+            out[9, 1] += (k + 2 * n + 1) * block[k, n]
+
+
+def expected_cut(row, matrix, i, a, b):
+    rows = [row[a:b], row[a:], row[:b], row, row[2:], row[:-1], matrix[i, a:b], matrix[i, :b][a:]]
+    found = [(len(view), sum((k + 1) * v for k, v in enumerate(view.tolist()))) for view in rows]
+    part, block = matrix[a:b], matrix[a:, 1:b]
+    found.append((part.shape[0] * 100 + 5, sum((k + 1) * r[-1] for k, r in enumerate(part))))
+    weights = np.add.outer(np.arange(len(block)), 2 * np.arange(block.shape[1])) + 1
+    return [*found, (block.shape[0] * 100 + block.shape[1], (weights * block).sum())]
+
+
+@pytest.mark.parametrize("i", [1, -1])
+def test_slices__begin_and_end_where_those_of_python_do(i):
+    row, matrix = np.arange(1, 7), np.arange(1, 21).reshape(4, 5)
+    for a in range(-8, 9):
+        for b in range(-8, 9):
+            out = np.zeros((10, 2), np.int64)
+            cut(row, matrix, i, a, b, out)
+            np.testing.assert_array_equal(out, expected_cut(row, matrix, i, a, b), f"{a}:{b}")
+
+
+@kernel
+def assign(out, i, a, b):
+    out[i, :] = 2.0
+    out[-1, a:b] = 3.0
+    out[i, a] = 4.0
+
+
+def test_slices__take_a_number():
+    out, expected = np.zeros((3, 5)), np.zeros((3, 5))
+    assign(out, 1, 1, 4)
+    expected[1], expected[-1, 1:4], expected[1, 1] = 2, 3, 4
+    np.testing.assert_array_equal(out, expected)
+
+
+def turns(first, last, step, out):
+    for k in range(last):
+        out[0] = out[0] * 10 + k
+    for k in range(first, last):
+        out[1] = out[1] * 10 + k
+    for k in range(first, last, 3):
+        out[2] = out[2] * 10 + k
+    for k in range(last, first, -1):
+        out[3] = out[3] * 10 + k
+    for k in range(last, first, -2):
+        out[4] = out[4] * 10 + k
+    for k in range(first, last, step):
+        if k == 4:
+            break
+        out[5] = out[5] * 10 + k
+
+
+turn = kernel(turns)
+
+
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+def test_loops__take_the_turns_of_python(step):
+    for first in range(-6, 7):
+        for last in range(-6, 7):
+            out, expected = np.zeros(6, np.int64), np.zeros(6, np.int64)
+            turn(first, last, step, out)
+            turns(first, last, step, expected)
+            np.testing.assert_array_equal(out, expected, f"{first} to {last}")
+
+
+@kernel
+def turn_unsigned(last, out):
+    for k in range(last):
+        out[0] = out[0] * np.uint64(10) + k
+    for k in range(np.uint64(2), last, np.uint64(3)):
+        out[1] = out[1] * np.uint64(10) + k
+    for k in range(np.uint8(0), np.uint8(last), np.uint8(2)):
+        out[2] = out[2] * np.uint64(10) + np.uint64(k)
+
+
+def test_loops__over_words():
+    for last in range(10):
+        out = np.zeros(3, np.uint64)
+        turn_unsigned(np.uint64(last), out)
+        texts = [
+            "".join(map(str, range(*limits))) for limits in ((last,), (2, last, 3), (0, last, 2))
+        ]
+        assert out.tolist() == [int(text or 0) for text in texts]
+
+
+@kernel
+def extremes(x, y, few, out):
+    out[0], out[1] = min(x, y), max(x, y)
+    out[2], out[3] = min(x, y, 2), max(x, few, y)
+    out[4], out[5] = min(few, 200), max(few, np.uint8(9))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_extremes__are_those_of_python(kind):
+    numbers = [kind(v) for v in (-3, 0, 2, 7)] + ([np.nan] if kind is np.float64 else [])
+    for x in numbers:
+        for y in numbers:
+            out = np.zeros(6)
+            extremes(x, y, np.uint8(5), out)
+            expected = [min(x, y), max(x, y), min(x, y, 2), max(x, 5, y), 5, 9]
+            np.testing.assert_array_equal(out, expected, f"{x}, {y}")
 
 
 @kernel
@@ -99,9 +228,18 @@ def count_up_unrolled(numbers, out):
             out[i, k] += k
 
 
+@scalar
+def count_up_scalar(numbers, out):
+    for i in range(numbers.size):
+        for k in range(numbers[i]):
+            out[i, k] += k
+
+
 @pytest.mark.skipif(interpreted(), reason="without the compiler there is no machine code")
-@pytest.mark.parametrize(("function", "n_rolled"), [(count_up, 2), (count_up_unrolled, 0)])
-def test_loops__are_unrolled_where_a_function_says_so(function, n_rolled, monkeypatch):
+@pytest.mark.parametrize(
+    ("function", "n_rolled"), [(count_up, 2), (count_up_unrolled, 0), (count_up_scalar, 2)]
+)
+def test_loops__are_as_a_function_says(function, n_rolled, monkeypatch):
     passes = importlib.import_module("fastbayes.kernels.passes")
     optimise, written = passes.KernelLibrary._optimize_final_module, []
 
@@ -119,5 +257,12 @@ def test_loops__are_unrolled_where_a_function_says_so(function, n_rolled, monkey
     loops = re.findall(r"br label .*!llvm.loop !(\d+)", module)
     assert len(loops) == len(set(loops)) == n_rolled
     for loop in loops:
-        rolled = re.search(rf"^!{loop} = distinct !{{!{loop}, !(\d+)}}$", module, re.MULTILINE)
-        assert f'!{rolled[1]} = !{{!"llvm.loop.unroll.runtime.disable"}}' in module
+        about = re.search(rf"^!{loop} = distinct !{{!{loop}((, !\d+)+)}}$", module, re.MULTILINE)
+        said = [
+            re.search(rf"^{each} = (.*)$", module, re.MULTILINE)
+            for each in about[1][2:].split(", ")
+        ]
+        expected = ['!{!"llvm.loop.unroll.runtime.disable"}']
+        if function is count_up_scalar:
+            expected.append('!{!"llvm.loop.vectorize.enable", i1 false}')
+        assert [each[1] for each in said] == expected

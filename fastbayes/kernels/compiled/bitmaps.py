@@ -25,6 +25,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    scalar,
     unrolled,
     writes,
 )
@@ -391,6 +392,7 @@ def meet(
 
 
 @helper
+@scalar
 def add_pair(meetings, step, n_class, of_a, of_b, high, wide, step_a, step_b, left, out):
     """Add counts of two columns that meet, and what they leave to code 0 of either, to out.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd.memory import borrow
-from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, scalar, writes
 from fastbayes.kernels.shared.gibbs import FAINT, HIGHEST, LANES, TABLE, CountedGroups, Program
 
 _INT = reads("int64")
@@ -173,6 +173,7 @@ def rank(thresholds, at, n, share):
 
 
 @kernel
+@scalar
 def sample_chain(
     kinds, states, member_at, members, value_at, values, outer_at, outer, outer_step, table_at,
     thresholds, factor_at, table_of, offset_at, offsets, factor_outer_at, factor_outer,

@@ -18,6 +18,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    scalar,
     writes,
 )
 from fastbayes.kernels.shared.arrays import Floats, U
@@ -83,6 +84,7 @@ _float = pointer_to(types.float64)
 
 
 @kernel
+@scalar
 def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
     """Compute the moments of columns.
 
@@ -249,6 +251,7 @@ def add_value(x, y, weight, r, shift, copy, count, pairs):
 
 
 @helper
+@scalar
 def from_sums(shift, sums, moments):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwd² - (Σwd)² / Σw.
 

@@ -14,7 +14,15 @@ from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
-from fastbayes.kernels.dispatch import helper, in_one_piece, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import (
+    helper,
+    in_one_piece,
+    kernel,
+    readonly,
+    reads,
+    scalar,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import Floats, U
 
 # Rows in a vector, and columns along either side of a tile: their sums fill half the registers,
@@ -432,6 +440,7 @@ def add_few(places, shift, weight, size, start, order, row, total, scatter):
 
 
 @kernel
+@scalar
 def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwddᵀ - Σwd Σwdᵀ / Σw.
 
@@ -483,6 +492,7 @@ def put_known(x, group, centre, deviation, known):
 
 
 @kernel
+@scalar
 def mirror(matrices):
     """Make matrices symmetric: matrices[g, j, i] = matrices[g, i, j], j < i."""
     for g in range(matrices.shape[0]):
