@@ -25,7 +25,6 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
-    scalar,
     unrolled,
     writes,
 )
@@ -392,7 +391,6 @@ def meet(
 
 
 @helper
-@scalar
 def add_pair(meetings, step, n_class, of_a, of_b, high, wide, step_a, step_b, left, out):
     """Add counts of two columns that meet, and what they leave to code 0 of either, to out.
 
