@@ -91,8 +91,8 @@ FAULTS = [
     Fault("what is done once for many blocks", "public_api", "models/estimator/model.py",
           "            dispatch.in_python()\n", "", "always"),
     Fault("no work when the interpreter ends", "lifetimes", "core/threads.py",
-          "        return pool.submit(function, *arguments)\n    except RuntimeError:",
-          "        return pool.submit(function, *arguments)\n    except ZeroDivisionError:"),
+          "pool.submit(copy_context().run, function, *arguments)\n    except RuntimeError:",
+          "pool.submit(copy_context().run, function, *arguments)\n    except ZeroDivisionError:"),
     Fault("memory that is kept for ever", "leaks", "core/threads.py",
           "    if threads is None:\n        return default_threads()\n",
           "    _pools[-1, len(_pools)] = np.ones(1000)\n"

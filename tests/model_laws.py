@@ -215,8 +215,9 @@ def tables_of_columns_are_counts_and_what_is_said_of_rows(make: Make, table: pa.
             numbers = np.array(shown[name], np.float64)
             used = ~np.isnan(numbers)
             joint = "scatter" in model.statistics_.parts or hasattr(model, "backed_off_")
-            if joint and make().get_params()["missing"] != "impute_mean":
-                # A density of all columns is one of complete rows.
+            given = make().get_params()
+            if joint and given["missing"] != "impute_mean" and given.get("density") != "student":
+                # A density of all columns is one of complete rows; Student's t takes all others.
                 names = [f.name for f in model.schema_.numeric]
                 used = ~np.isnan(np.array([shown[n] for n in names], np.float64)).any(axis=0)
             of = [numbers[used & (np.array(classes) == c)] for c in model.classes_]

@@ -311,7 +311,8 @@ def test_options__each_is_a_parameter_of_the_models_that_its_help_names() -> Non
         "concentration", "cells", "backoff", "density", "feature_averaging", "ess", "graph_score",
         "search", "order",
         "max_parents",
-        "l2", "class_prior", "penalty", "C", "solver", "learning_rate", "init", "class_weight",
+        "l2", "class_prior", "penalty", "C", "standardize", "solver", "learning_rate", "init",
+            "class_weight",
         "interactions", "tol", "max_iter", "standard_errors", "members", "folds", "race",
     }  # fmt: skip
 

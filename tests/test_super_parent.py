@@ -15,6 +15,7 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
 from fastbayes.data.encode import Encoder, Place
+from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.source import open_for
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 
@@ -78,7 +79,9 @@ def test_cv__is_the_least_log_loss_of_ten_folds(weights: Any) -> None:
         table = dependent_rows(seed, weights=weights)
         losses = {
             name: fb.k_fold(
-                fb.SPODE(super_parent=name), table, TARGET, sample_weight=weight_of(table)
+                *(fb.SPODE(super_parent=name), table, TARGET),
+                folds=FoldsByPlace(10),
+                sample_weight=weight_of(table),
             ).log_loss
             for name in NAMES
         }

@@ -45,13 +45,18 @@ class Folds(ABC):
         """Return the folds in their final order, and their names; to be asked after a scan."""
 
 
+def checked_seed(seed: Any) -> int:
+    """Return the seed of a random order."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise ValueError(f"seed={seed!r}: use a whole number")
+    return int(seed)
+
+
 class FoldsByPlace(Folds):
     """Folds of equal size: every k rows in succession fall into k folds, in a random order."""
 
     def __init__(self, k: int, seed: int = 0) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-            raise ValueError(f"seed={seed!r}: use a whole number")
-        self.k, self.seed = k, int(seed)
+        self.k, self.seed = k, checked_seed(seed)
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
@@ -84,6 +89,7 @@ class FoldsByClass(Folds):
     @classmethod
     def dealt(cls, source: Source, target: str, k: int, seed: int = 0) -> Self:
         """Return k folds of the rows of a source, which are read; they come in a random order."""
+        start = scrambled(np.array([checked_seed(seed) % (1 << 64)], np.uint64))
         labels, sizes = list[pa.Array](), dict[int, int]()
         for segment in source.segments(BLOCK_ROWS):
             sizes[segment.index] = 0
@@ -98,7 +104,6 @@ class FoldsByClass(Folds):
         if labels:
             classes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
             classes = classes.fill_null(-1).to_numpy(zero_copy_only=False)
-        start = scrambled(np.array([seed % (1 << 64)], np.uint64))
         order = np.lexsort((scrambled(np.arange(n, dtype=np.uint64) ^ start), classes))
         folds = np.empty(n, np.int64)
         folds[order] = np.arange(n) % k

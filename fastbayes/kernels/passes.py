@@ -112,7 +112,7 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
         return True
 
 
-class Reader(_interpreter.Interpreter):  # type: ignore[misc]
+class BytecodeReader(_interpreter.Interpreter):  # type: ignore[misc]
     """Reads bytecode, of which little has to be rewritten."""
 
     def post_process(self, peepholes: Any, func_ir: Any) -> Any:
@@ -131,7 +131,7 @@ class Read(_machinery.FunctionPass):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """Write the function as numba's representation."""
-        state.func_ir = Reader(state.func_id).interpret(state.bc)
+        state.func_ir = BytecodeReader(state.func_id).interpret(state.bc)
         return True
 
 

@@ -144,6 +144,9 @@ class CellScatter(CellRuns):
         """Return the statistic held by the arrays of `arrays()`."""
         result = super().from_arrays(shape, arrays)
         check_matrices("scatter", arrays["scatter"])
+        for name in ("mean", "rest"):
+            if not np.isfinite(arrays[name]).all():
+                raise ValueError(f"{name} holds a number that is not finite")
         return result
 
     @property

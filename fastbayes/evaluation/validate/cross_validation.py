@@ -417,7 +417,7 @@ def k_fold(
     >>> table = {"a": list("00110011"), "b": list("01010101"), "y": list("nppnnppn")}
     >>> figures = fb.k_fold(fb.TAN(), table, "y", folds=4)
     >>> figures.accuracy, len(figures.folds)
-    (0.75, 4)
+    (1.0, 4)
     """
     if not isinstance(model, Classifier):
         raise SchemaError(

@@ -258,10 +258,18 @@ class AskedFor:
     def __init__(
         self, n: int, kept: Bools, student: bool, make: Callable[[Ints], ClassDensities]
     ) -> None:
-        self._all, self._make = ClassDensities.room(n, kept, student=student), make
+        self._given, self._make = (n, kept, student, make), make
+        self._all = ClassDensities.room(n, kept, student=student)
         self._there = np.zeros(n, np.bool_)
         # Some at a time: the matrices on the way to a density are many.
         self._step = max(1, CHUNK // max(len(kept), 1) ** 2)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._given  # what is there would be much, and can be made again
+
+    def __setstate__(self, given: tuple[Any, ...]) -> None:
+        n, kept, student, make = given
+        self.__init__(n, kept, student, make)  # type: ignore[misc]
 
     def of(self, at: Ints) -> ClassDensities:
         """Return densities among which those of some places are made."""

@@ -268,8 +268,8 @@ class JointGaussian(Classifier, Iterative):
     def _class_numbers(self, place: int) -> ClassNumbers:
         says = "mean and standard deviation of each class"
         if self._student and "scatter" in self.statistics_.parts:
-            missing = self.statistics_.values.class_counts - self.statistics_.scatter.known()
-            missing = missing[:, place]
+            known = self.statistics_.scatter.known()[:, place]
+            missing = self.statistics_.values.class_counts - known
         else:
             says += ", of rows in which every number is known"
             missing = np.full(len(self.classes_), np.nan)
