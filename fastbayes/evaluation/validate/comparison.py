@@ -342,6 +342,7 @@ class ComparisonRunner:
             return [feature.size for feature in schema.features]
 
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
+        self._ask_again(first)
         start = time.perf_counter()
         for way in dict.fromkeys(runner.way for runner in self._ours()):
             if way not in first.ways:
@@ -389,6 +390,13 @@ class ComparisonRunner:
         tally.pairs = any(isinstance(model, OneDependence) for model in ours)
         tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
         tally.cells = tally.both and needed.issuperset(OF_CELLS)
+
+    def _ask_again(self, tally: SharedTally) -> None:
+        """Have a tally count what models that still stand need, of what it has counted."""
+        pairs, of_numbers, cells = tally.pairs, tally.of_numbers, tally.cells
+        self._ask(tally)
+        tally.pairs, tally.cells = tally.pairs and pairs, tally.cells and cells
+        tally.of_numbers = [name for name in tally.of_numbers if name in of_numbers]
 
     def _of(self, tally: SharedTally) -> list[Runner]:
         """Return the models that stand and see numeric columns as a tally counts them."""
@@ -677,10 +685,7 @@ class ComparisonRunner:
             if trial is not None and not fold:
                 trial(schemas[0])
                 for tally in learned:
-                    if tally.pairs or tally.of_numbers:  # were they too much, they still are
-                        cells = tally.cells
-                        self._ask(tally)
-                        tally.cells &= cells
+                    self._ask_again(tally)
         if learned:
             self.seconds["counting folds"] = time.perf_counter() - start
         elif trial is not None:
