@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 import fastbayes as fb
 from fastbayes.models.joint import cell_gaussians
-from fastbayes.models.numeric import student
-from fastbayes.models.numeric.conjugate import KEYS, prior_of
+from fastbayes.models.numeric.conjugate import KEYS, ColumnSpreads, prior_of
 
 TARGET, WEIGHT = "y", "w"
 
@@ -73,13 +72,13 @@ def fixed(model: Any, stats: fb.Statistics) -> Any:
     return kind(**params)
 
 
-def students_prior(model: Any, stats: fb.Statistics) -> student.Prior:
-    """Return the prior that all rows give the columns of Student's t."""
+def students_prior(model: Any, stats: fb.Statistics) -> ColumnSpreads:
+    """Return what all rows say of the columns of Student's t, which is their prior."""
     places = list(
         type(model)(**model.get_params()).fit_statistics(stats)._densities.students.places
     )
     moments = stats.moments.arrays()
-    return student.prior_of(
+    return ColumnSpreads.of(
         *(moments[name][places] for name in ("count", "mean", "rest", "scatter"))
     )
 
@@ -101,7 +100,7 @@ def refitted(model: Any, table: pa.Table, **options: Any) -> NDArray[np.float64]
         prior = type(model)(**model.get_params()).fit_statistics(stats)._mixture.gaussians.prior
         same = patch.object(cell_gaussians, "prior_of", return_value=prior)
     if isinstance(model, fb.NaiveBayes) and model.numeric != "gaussian":
-        same = patch.object(student, "prior_of", return_value=students_prior(model, stats))
+        same = patch.object(ColumnSpreads, "of", return_value=students_prior(model, stats))
     for r in range(table.num_rows):
         weight = np.ones(table.num_rows)
         if WEIGHT in table.column_names:

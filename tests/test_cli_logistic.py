@@ -42,6 +42,7 @@ def test_fit_as_in_python(data):
         (["--penalty", "none"], {"penalty": None}),
         (["--penalty", "l1", "--C", "0.1"], {"penalty": "l1", "C": 0.1}),
         (["--C", "inf"], {"C": float("inf")}),
+        (["--standardize"], {"standardize": True}),
         (["--class-weight", "c0=2,c1=0.5"], {"class_weight": {"c0": 2.0, "c1": 0.5}}),
         (["--tol", "1e-8", "--max-iter", "50"], {"tol": 1e-8, "max_iter": 50}),
         (["--solver", "gradient", "--learning-rate", "0.5", "--tol", "1e-2"],

@@ -604,7 +604,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "l2": _says("How strongly weights of columns are drawn to 1; default: 1.", type=NOT_NEGATIVE),
     "penalty": _says("Penalty of coefficients; default: l2."),
     "C": _says("Inverse strength of the penalty; default: 1.", "NUMBER", callback=strength),
-    "standardize": _says("Penalise coefficients of columns in units of standard deviations."),
+    "standardize": _says(
+        "Penalise coefficients of numbers in units of their columns' standard deviations.",
+        is_flag=True,
+    ),
     "solver": _says("How the optimum is looked for; default: newton-cg."),
     "learning_rate": _says("Length of steps of gradient.", type=POSITIVE),
     "init": _says("Where to begin; default: naive_bayes."),

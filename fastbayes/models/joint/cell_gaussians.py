@@ -26,14 +26,12 @@ from fastbayes.models.joint.joint import (
     kept_orders,
     patterns,
 )
-from fastbayes.models.numeric.conjugate import KAPPA, NormalInverseWishart
+from fastbayes.models.numeric.conjugate import KAPPA, ColumnSpreads, NormalInverseWishart
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
     ClassDensities,
     CovarianceRule,
-    MomentSums,
     Normals,
-    centre_of,
     diagonal,
     normals_of,
     regular,
@@ -108,48 +106,13 @@ class KnownMoments(NamedTuple):
         return cls(moments.known(), *moments.of_all())
 
 
-class ColumnSpreads(NamedTuple):
-    """What rows say of each column by itself, each by those that know it, (p,).
-
-    n        rows
-    mean     of all of them
-    rest     what rounding took from the mean
-    within   sum of squared deviations from the mean of the class
-    between  sum of squared deviations of these from the mean
-    """
-
-    n: Floats
-    mean: Floats
-    rest: Floats
-    within: Floats
-    between: Floats
-
-    @classmethod
-    def of(cls, of_class: KnownMoments) -> ColumnSpreads:
-        """Return those that moments of the classes tell."""
-        # A column at a time, with rows of its own.
-        mean, rest = (part.T[..., None] for part in (of_class.mean, of_class.rest))
-        scatter = np.ascontiguousarray(diagonal(of_class.scatter).T)[..., None, None]
-        centre = centre_of(MomentSums(of_class.n.T, mean, rest, scatter))
-        with np.errstate(over="ignore", invalid="ignore"):
-            within = scatter.sum(axis=(1, 2, 3))
-            between = (of_class.n.T * centre.apart[..., 0] ** 2).sum(axis=1)
-        total = of_class.n.sum(axis=0)
-        return cls(total, centre.mean[:, 0], centre.rest[:, 0], within, between)
-
-    @property
-    def variance(self) -> Floats:
-        """The variance of all rows."""
-        return (self.within + self.between) / np.where(self.n > 0, self.n, 1.0)
-
-
 def prior_of(spreads: ColumnSpreads) -> NormalInverseWishart:
     """Return the prior of means and covariances: nu = p + 2, a variance being that within classes.
 
     The mean is that of all rows, worth `KAPPA` of them.
     """
-    scale = spreads.within / np.where(spreads.n > 0, spreads.n, 1.0)
-    return NormalInverseWishart(spreads.mean, spreads.rest, KAPPA, len(scale) + 2.0, np.diag(scale))
+    scale = np.diag(spreads.pooled)
+    return NormalInverseWishart(spreads.mean, spreads.rest, KAPPA, len(scale) + 2.0, scale)
 
 
 def check_finite(scatter: Floats, names: Sequence[str]) -> None:
@@ -258,18 +221,22 @@ class AskedFor:
     def __init__(
         self, n: int, kept: Bools, student: bool, make: Callable[[Ints], ClassDensities]
     ) -> None:
-        self._given, self._make = (n, kept, student, make), make
+        self._make, self._given = make, (n, kept, student)
+        self._begin()
+
+    def _begin(self) -> None:
+        n, kept, student = self._given
         self._all = ClassDensities.room(n, kept, student=student)
         self._there = np.zeros(n, np.bool_)
         # Some at a time: the matrices on the way to a density are many.
         self._step = max(1, CHUNK // max(len(kept), 1) ** 2)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self._given  # what is there would be much, and can be made again
+        return self._make, self._given  # what is there would be much, and can be made again
 
-    def __setstate__(self, given: tuple[Any, ...]) -> None:
-        n, kept, student, make = given
-        self.__init__(n, kept, student, make)  # type: ignore[misc]
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._make, self._given = state
+        self._begin()
 
     def of(self, at: Ints) -> ClassDensities:
         """Return densities among which those of some places are made."""
@@ -329,7 +296,8 @@ class CellGaussians:
         if known is not None and p:
             moments = KnownMoments.of(known)
             self._rows = moments.n
-            spreads = ColumnSpreads.of(moments)
+            each = moments.n, moments.mean, moments.rest, diagonal(moments.scatter)
+            spreads = ColumnSpreads.of(*(part.T for part in each))
             check_finite(spreads.within + spreads.between, names)
             self.prior, self.spread = prior_of(spreads), spreads.variance
             self.kept = diagonal(self.prior.scale) > 0

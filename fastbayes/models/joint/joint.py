@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
-from fastbayes.core.iteration import Convergence, Step, Steps, converged
+from fastbayes.core.iteration import Convergence
 from fastbayes.core.schema import labels
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
@@ -34,7 +34,7 @@ from fastbayes.models.estimator.parameters import (
     tolerance,
 )
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
-from fastbayes.models.estimator.smoothing import CountTables, Smoothing, log_prior, logs
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, log_prior, logs
 from fastbayes.statistics.bundle import Statistics
 
 TAU = tolerance('tau="loo" stops where ln tau is known to this.', 1e-9)
@@ -45,8 +45,6 @@ T = TypeVar("T")
 
 # Cells whose order is kept, each once for every pattern of missing columns.
 ORDERED = 1 << 24
-# Terms of a score that are worked out at a time.
-CHUNK = 1 << 20
 
 
 class CellIndex:
@@ -179,22 +177,6 @@ class Patterns(dict[bytes, T]):
         return found
 
 
-def _narrowed(scores_of: Callable[[Floats], Floats], tol: float) -> Steps[float]:
-    """Yield ever better numbers in [1e-6, 1e4]; the trace keeps their scores.
-
-    scores_of  Scores of several numbers at once. They have one peak.
-    tol        Width of the interval of its logarithm in which the search ends.
-    """
-    grid = np.linspace(math.log(1e-6), math.log(1e4), 47)
-    while True:
-        scores = scores_of(np.exp(grid))
-        at = int(np.argmax(scores))
-        low, high = grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
-        error, score = float(high - low), float(scores[at])
-        yield Step(math.exp(grid[at]), -score, error, score, done=error <= tol)
-        grid = np.linspace(low, high, 9)
-
-
 class JointTable:
     """P(v | c) = (n_vc + tau prod_j P(v_j | c)) / (n_c + tau), where columns may be unknown.
 
@@ -269,28 +251,18 @@ class JointTable:
         n, margins, left, totals = (part[given] for part in (n, margins, left, totals))
         scale = max(1.0, float(self.totals.mean()))
         # Rows that are alone in their cell have the margins by any tau, but for its share.
-        beside = left > 0
-        alone, of_alone = n[~beside].sum(), (n * margins)[~beside].sum()
+        shared = left > 0
+        alone, of_alone = n[~shared].sum(), (n * margins)[~shared].sum()
         below, which = np.unique(totals, return_inverse=True)
         rows = np.bincount(which.ravel(), n)
-        n, margins, log_left = n[beside], margins[beside], np.log(left[beside])
-        step = max(1, CHUNK // max(1, len(n)))
+        n, margins, log_left = n[shared], margins[shared], np.log(left[shared])
 
-        def scores(share: Floats) -> Floats:
-            tau = share[:, None] * scale
-            found = np.log(tau[:, 0]) * alone + of_alone - np.log(below + tau) @ rows
-            for low in range(0, len(tau), step):
-                some = slice(low, low + step)
-                found[some] += np.logaddexp(log_left, np.log(tau[some]) + margins) @ n
-            return np.asarray(found)
+        def score(share: float) -> float:
+            tau = share * scale
+            of_margins = math.log(tau) * alone + of_alone - float(np.log(below + tau) @ rows)
+            return of_margins + float(np.logaddexp(log_left, math.log(tau) + margins) @ n)
 
-        self.search = best = converged(
-            _narrowed(scores, tol),
-            tol=tol,
-            max_iter=max_iter,
-            what="tau='loo'",
-            measure="the width of the interval of its logarithm",
-        )
+        self.search = best = best_of(score, tol, max_iter, "tau='loo'")
         # The peak is flat: more digits would be those of rounding, other ones for other batches.
         return float(f"{best.point * scale:.3g}")
 

@@ -43,6 +43,43 @@ class NormalInverseWishart(NamedTuple):
     scale: Floats
 
 
+class ColumnSpreads(NamedTuple):
+    """What rows say of each column by itself, each by those that know it, (p,).
+
+    n        rows
+    mean     of all of them
+    rest     what rounding took from the mean
+    within   sum of squared deviations from the mean of the class
+    between  sum of squared deviations of these from the mean
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    within: Floats
+    between: Floats
+
+    @classmethod
+    def of(cls, n: Floats, mean: Floats, rest: Floats, scatter: Floats) -> ColumnSpreads:
+        """Return those that moments of the classes, (p, n_classes) each, tell."""
+        sums = MomentSums(n, mean[..., None], rest[..., None], scatter[..., None, None])
+        centre = centre_of(sums)
+        with np.errstate(over="ignore", invalid="ignore"):
+            within = scatter.sum(axis=1)
+            between = (n * centre.apart[..., 0] ** 2).sum(axis=1)
+        return cls(n.sum(axis=1), centre.mean[:, 0], centre.rest[:, 0], within, between)
+
+    @property
+    def pooled(self) -> Floats:
+        """The variance within the classes; 0 for a column that says nothing."""
+        return self.within / np.where(self.n > 0, self.n, 1.0)
+
+    @property
+    def variance(self) -> Floats:
+        """The variance of all rows."""
+        return (self.within + self.between) / np.where(self.n > 0, self.n, 1.0)
+
+
 def check_prior(_: str, given: Any) -> None:
     """Raise ValueError where a parameter `prior` is not one."""
     if given is None or (isinstance(given, str) and given == "niw"):

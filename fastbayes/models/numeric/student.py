@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,35 +11,13 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.numeric.conjugate import KAPPA
-from fastbayes.models.numeric.covariance import MomentSums, centre_of, log_shape
+from fastbayes.models.numeric.conjugate import KAPPA, ColumnSpreads
+from fastbayes.models.numeric.covariance import log_shape
 from fastbayes.statistics import ClassMoments
 from fastbayes.statistics.class_moments import two_sum
 
 # Degrees of freedom of the prior: its expected variance exists, and is its scale.
 NU = 3.0
-
-
-class Prior(NamedTuple):
-    """Of the mean and the variance of some columns within each class.
-
-    mean, rest  (p,) the mean of all rows, and what rounding took from it
-    scale       (p,) the pooled variance within the classes; 0 for a column that says nothing
-    """
-
-    mean: Floats
-    rest: Floats
-    scale: Floats
-
-
-def prior_of(n: Floats, mean: Floats, rest: Floats, scatter: Floats) -> Prior:
-    """Return the prior that moments, (p, n_classes) each, let one have."""
-    sums = MomentSums(n, mean[..., None], rest[..., None], scatter[..., None, None])
-    centre, total = centre_of(sums), n.sum(axis=1)
-    with np.errstate(over="ignore"):
-        within = scatter.sum(axis=1)
-    scale = np.divide(within, total, out=np.zeros_like(total), where=total > 0)
-    return Prior(centre.mean[:, 0], centre.rest[:, 0], scale)
 
 
 class Students:
@@ -97,9 +74,9 @@ class Students:
             np.asarray(arrays[name][list(places)], np.float64)
             for name in ("count", "mean", "rest", "scatter")
         )
-        prior, some = prior_of(n, mean, rest, scatter), n > 0
-        self.scale, self.rows, self.dof = prior.scale, KAPPA + n, NU + n
-        centre = prior.mean[:, None], prior.rest[:, None]
+        spreads, some = ColumnSpreads.of(n, mean, rest, scatter), n > 0
+        self.scale, self.rows, self.dof = spreads.pooled, KAPPA + n, NU + n
+        centre = spreads.mean[:, None], spreads.rest[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             # Columns that say nothing keep the numbers that they have.
             moved = some & (self.scale[:, None] > 0)
