@@ -357,7 +357,7 @@ def test_footers_go_with_the_last_reference(
     gc.disable()
     try:
         assert fastbayes.count(folder, "x", categorical=["y"]).n_rows == 20
-        assert not [o for o in gc.get_objects() if isinstance(o, pq.FileMetaData)]
+        assert not [o for o in gc.get_objects() if type(o) is pq.FileMetaData]
     finally:
         gc.enable()
 

@@ -49,6 +49,10 @@ class Shape(NamedTuple):
         """First slot of each categorical feature: S_j values and one missing slot each."""
         return np.concatenate(([0], np.cumsum(self.sizes + 1))).astype(np.int64)
 
+    def equals(self, other: Shape) -> bool:
+        """Return whether the sizes are the same."""
+        return self[1:] == other[1:] and np.array_equal(self.sizes, other.sizes)
+
 
 class Alignment(NamedTuple):
     """Where each cell of a wanted shape stands in a statistic that exists; -1 is nowhere."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import FileFormatError
+from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.threads import mapped
 from fastbayes.data.decoded_rows import DecodedRows, arrow_array
 from fastbayes.data.lent_memory import lend
@@ -150,6 +150,7 @@ class Footer:
         self._chunks: NDArray[np.int64] | None = None
         # The columns that were asked for last.
         self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
+        self._shaped: tuple[Any, ...] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -180,6 +181,24 @@ class Footer:
         """Return how many values each column of a row group has, and their bytes decompressed."""
         chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()
         return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
+
+    def shapes(self, schema: pa.Schema, groups: Sequence[int], kernels: ModuleType) -> ChunkShapes:
+        """Return what is told of the chunks of columns in row groups; see `divide`."""
+        known = self._shaped
+        if known is None or known[0] is not schema:
+            layouts, _ = self._laid_out(schema)
+            found = self._places(kernels)[:, [layout.column for layout in layouts]]
+            data, dictionary = found[:, :, p.CHUNK_DATA], found[:, :, p.CHUNK_DICTIONARY]
+            first = (dictionary > 0) & (dictionary < data)
+            told = np.dstack([found[:, :, _ALIKE], first])
+            starts = np.where(first, dictionary, data)
+            known = schema, told, starts, found[:, :, p.CHUNK_SIZE]
+            self._shaped = known
+        told, starts, sizes = (each[groups] for each in known[1:])
+        rows = [self.rows[group] for group in groups]
+        return ChunkShapes(
+            (*self._laid_out(schema), rows, told.tobytes()), starts.ravel(), sizes.ravel()
+        )
 
     def divide(
         self, schema: pa.Schema, group: int, kernels: ModuleType
@@ -223,6 +242,19 @@ class Footer:
             return f"{kind} stored as {physical}"
         optional = leaf.max_definition_level == 1
         return _Layout(j, leaf.path, kind, *found, optional, _TYPES.index(physical))
+
+
+class ChunkShapes(NamedTuple):
+    """Column chunks of row groups, as the footer tells of them.
+
+    told    all but where they are: chunks of which this is equal are read in the same way
+    starts  (n_chunks,) int64, row group by row group
+    sizes   (n_chunks,) int64
+    """
+
+    told: tuple[Any, ...]
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
 
 class Footers:
@@ -383,13 +415,6 @@ def read_chunks(
             yield arrays
 
 
-def read_whole(
-    schema: pa.Schema, chunks: Sequence[ColumnChunk], fill: Fill, dictionaries: Dictionaries
-) -> DecodedRows:
-    """Return all rows of row groups, few enough to be held; `chunks` are all columns of each."""
-    return ChunkReader(chunks, fill, dictionaries, RUN_BYTES).take_all(schema)
-
-
 class ChunkReader:
     """Column chunks, decoded batch by batch: those of one row group, or of several as a whole.
 
@@ -419,6 +444,7 @@ class ChunkReader:
         self._starts = np.array(starts, np.int64)
         self._sizes, self._rows = columns[:, p.MORE].copy(), columns[:, p.ROWS].copy()
         self._source = self._tables = self._out = np.zeros(p.SLACK, np.uint8)
+        self._unpacked = self._indices = self._source
         self._rooms = np.zeros(n, np.int64)  # the ends of the places of columns in the source
         self._pages = np.empty((4 * n + 64, p.N_PAGE), np.int64)
         self._dictionaries: list[pa.Array | None] = [None] * n
@@ -455,22 +481,6 @@ class ChunkReader:
         columns[:, p.OUT] += n * columns[:, p.UNIT]
         columns[:, p.KNOWN] += n
         return arrays
-
-    def take_all(self, schema: pa.Schema) -> DecodedRows:
-        """Return all rows; the chunks are those of all columns of each row group in turn."""
-        n_pages = 2 * len(self._rows) + int(self._rows.sum()) // PAGE_ROWS
-        self._pages = np.empty((2 * n_pages, p.N_PAGE), np.int64)
-        pages = self._list(self._rows)
-        self._set_units()
-        groups = self._columns.reshape(-1, len(schema), p.N_COLUMN)
-        groups[:, :, p.UNIT] = groups[:, :, p.UNIT].max(axis=0)
-        self._decode(pages)
-        n, rows = len(schema), self._rows[:: len(schema)]
-        ends = [*self._columns[n::n, p.TABLE].tolist(), len(self._tables)]
-        for k, stop in enumerate(ends):
-            self._find_dictionaries_of_group(schema, k * n, stop)
-        held = [self._dictionaries[first : first + n] for first in range(0, len(self._chunks), n)]
-        return DecodedRows(schema, rows, groups, self._out, held)
 
     def _list(self, n: int | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pages that hold the next n rows of each chunk; their bytes are there."""
@@ -522,7 +532,7 @@ class ChunkReader:
         size = int(stops.max()) - first
         if size > self._sizes.sum() + LEAST_READ:
             return False
-        self._source = lend(size + p.SLACK)
+        self._source = _with_room(self._source, size + p.SLACK)
         self._fill(first, [self._source.data[:size]])
         self._columns[:, p.BEGIN] = self._starts - first
         self._columns[:, p.END] = self._rooms = stops - first
@@ -541,12 +551,27 @@ class ChunkReader:
 
     def _decode(self, pages: NDArray[np.int64]) -> None:
         """Decode pages behind the rows that are held."""
-        columns, before = self._columns, self._out
+        columns = self._columns
         if not len(pages):
             return
-        unpacked, largest = self._unpack(pages)
+        self._unpack(pages)
         if (columns[:, p.FOUND] > columns[:, p.ENTRIES]).any():
             self._make_tables()
+        self._make_room()
+        largest = int(pages[:, p.VALUES].max(initial=0))
+        needed = (int(columns[:, p.UNIT].max()) + 4) * largest + p.LEAD
+        self._indices = _with_room(self._indices, needed)
+        memory = self._tables, self._indices, self._out
+        self._kernels.decode(self._source, self._unpacked, columns, pages, *memory)
+        self._check()
+        columns[:, p.BEGIN] = columns[:, p.NEXT]
+        left = columns[:, p.END] - columns[:, p.BEGIN]
+        if columns[:, p.ROWS].any() and 2 * left.sum() <= len(self._source):
+            self._move(np.zeros_like(left))
+
+    def _make_room(self) -> None:
+        """Make room for the rows that are listed, behind those that are held."""
+        columns, before = self._columns, self._out
         held, old = columns[:, p.HELD], columns[:, [p.OUT, p.KNOWN]]
         units = columns[:, [p.UNIT, p.OPTIONAL]]
         rooms = (held + columns[:, p.LISTED])[:, None] * units + p.SLACK
@@ -555,28 +580,18 @@ class ChunkReader:
         self._out = out = lend(total)
         parts = np.stack([old, new, held[:, None] * units], axis=2).reshape(-1, 3)
         self._kernels.move(before, parts, out)
-        indices = lend((int(columns[:, p.UNIT].max()) + 4) * largest + p.LEAD)
-        self._kernels.decode(self._source, unpacked, columns, pages, self._tables, indices, out)
-        self._check()
-        columns[:, p.BEGIN] = columns[:, p.NEXT]
-        left = columns[:, p.END] - columns[:, p.BEGIN]
-        if columns[:, p.ROWS].any() and 2 * left.sum() <= len(self._source):
-            self._move(np.zeros_like(left))
 
-    def _unpack(self, pages: NDArray[np.int64]) -> tuple[NDArray[np.uint8], int]:
-        """Return memory for pages to be decompressed, with those that `decode` does not.
-
-        And the number of values of the largest page.
-        """
+    def _unpack(self, pages: NDArray[np.int64]) -> None:
+        """Make room for pages to be decompressed, and decompress those that `decode` does not."""
         columns = self._columns
         packed = pages[:, p.COMPRESSED] > 0
         sizes = (pages[:, p.RAW] - pages[:, p.LEVELS]) * packed
-        most = int(pages[:, p.VALUES].max(initial=0))
         foreign = packed & (columns[pages[:, p.OF], p.CODEC] == p.FOREIGN) & (sizes > 0)
-        if not foreign.any():
-            return lend(int(sizes.max(initial=0)) + p.SLACK), most
         starts, total = _places(sizes * foreign)
-        unpacked = lend(total + int(sizes.max(initial=0)) + p.SLACK)
+        needed = total + int(sizes.max(initial=0)) + p.SLACK
+        self._unpacked = unpacked = _with_room(self._unpacked, needed)
+        if not foreign.any():
+            return
         pages[foreign, p.PLACE] = starts[foreign]
         begins, ends = pages[:, p.AT] + pages[:, p.LEVELS], pages[:, p.AT] + pages[:, p.PACKED]
         frames = np.stack([begins, ends, starts, sizes], 1)
@@ -595,7 +610,6 @@ class ChunkReader:
             if found is None or len(found) != size:
                 raise self._error(of, p.CODED)
             unpacked[start : start + size] = np.frombuffer(found, np.uint8)
-        return unpacked, most
 
     def _make_tables(self) -> None:
         """Make room for the dictionaries that were found."""
@@ -608,21 +622,6 @@ class ChunkReader:
         columns[:, [p.TABLE, p.TEXT]] = starts.reshape(-1, 2)
         # zeros, so that equal dictionaries are equal bytes from the first to the last
         self._tables = np.zeros(total, np.uint8)
-
-    def _find_dictionaries_of_group(self, schema: pa.Schema, first: int, stop: int) -> None:
-        """Find or make the dictionaries of a row group: its first chunk, and its tables' end."""
-        last = first + len(schema)
-        start = int(self._columns[first, p.TABLE])
-        if stop - start > SHORT * len(schema):
-            self._find_dictionaries(first, last)
-            return
-        where = self._columns[first:last, [p.ENTRIES, p.TABLE, p.TEXT]] - [0, start, start]
-        raw, known = where.tobytes() + self._tables[start:stop].tobytes(), self._known.of_group
-        if known is None or known[1] != raw or not known[0].equals(schema):
-            self._find_dictionaries(first, last)
-            self._known.of_group = schema, raw, self._dictionaries[first:last]
-        else:
-            self._dictionaries[first:last] = known[2]
 
     def _find_dictionaries(self, first: int = 0, last: int | None = None) -> None:
         """Find or make the dictionaries of columns of strings that were decoded last."""
@@ -672,7 +671,8 @@ class ChunkReader:
 
     def _check(self) -> None:
         """Raise what is wrong with the first column that is not sound."""
-        for i in np.flatnonzero(self._columns[:, p.STATUS]):
+        status = self._columns[:, p.STATUS]
+        for i in np.flatnonzero(status) if status.any() else ():
             if self._columns[i, p.STATUS] == p.OTHER:
                 raise HandedOver(self._chunks[int(i)].name)
             raise self._error(int(i), int(self._columns[i, p.STATUS]))
@@ -681,11 +681,131 @@ class ChunkReader:
         return wrong(self._chunks[i].place, self._chunks[i].name, status)
 
 
+class GroupsReader(ChunkReader):
+    """All columns of row groups, few enough to be decoded as a whole.
+
+    Parameters
+    ----------
+    schema
+        The columns.
+    chunks
+        Those of each row group in turn.
+    shapes
+        What the footer tells of them.
+    fill, dictionaries
+        As in `ChunkReader`.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        chunks: Sequence[ColumnChunk],
+        shapes: ChunkShapes,
+        fill: Fill,
+        dictionaries: Dictionaries,
+    ) -> None:
+        super().__init__(chunks, fill, dictionaries, RUN_BYTES)
+        self._schema, self._told = schema, shapes.told
+        # the columns when none and when all of it was decoded
+        self._begun, self._done = self._columns.copy(), np.empty((0, p.N_COLUMN), np.int64)
+
+    def take_all(self) -> DecodedRows:
+        """Return all rows."""
+        n_pages = 2 * len(self._rows) + int(self._rows.sum()) // PAGE_ROWS
+        self._pages = np.empty((2 * n_pages, p.N_PAGE), np.int64)
+        pages = self._list(self._rows)
+        self._set_units()
+        n = len(self._schema)
+        groups = self._columns.reshape(-1, n, p.N_COLUMN)
+        groups[:, :, p.UNIT] = groups[:, :, p.UNIT].max(axis=0)
+        self._decode(pages)
+        ends = [*self._columns[n::n, p.TABLE].tolist(), len(self._tables)]
+        for k, stop in enumerate(ends):
+            self._find_dictionaries_of_group(k * n, stop)
+        held = [self._dictionaries[k : k + n] for k in range(0, len(self._chunks), n)]
+        self._begun[:, p.UNIT] = self._columns[:, p.UNIT]
+        self._done = self._columns.copy()
+        self._first, self._tables = self._tables, np.zeros_like(self._tables)
+        return DecodedRows(self._schema, self._rows[::n], groups, self._out, held, self)
+
+    def is_like(self, schema: pa.Schema, shapes: ChunkShapes) -> bool:
+        """Return whether the footer tells the same of row groups as of these."""
+        return shapes.told == self._told and self._schema.equals(schema)
+
+    def take_again(self, shapes: ChunkShapes, fill: Fill) -> bool:
+        """Decode row groups of which the footer tells the same to where these lie.
+
+        Returns whether they are alike in all but their indices; see `DecodedRows.hold`.
+        """
+        self._columns[...] = self._begun
+        self._columns[:, p.MORE] = self._sizes = shapes.sizes
+        self._starts, self._rooms, self._fill = shapes.starts, np.zeros_like(self._rooms), fill
+        try:
+            pages = self._list(self._rows)
+            if not self._as_before(_LISTED):
+                return False
+            self._decode(pages)
+        except (DataError, HandedOver):  # who reads them for themselves says what it is
+            return False
+        known = (self._columns[:, p.NULLS] > 0) == (self._done[:, p.NULLS] > 0)
+        if not (self._as_before(_DECODED) and known.all()):
+            return False
+        alike = np.array_equal(self._tables, self._first)
+        if not alike:
+            self._tables.fill(0)
+        return alike
+
+    def _as_before(self, fields: list[int]) -> bool:
+        return np.array_equal(self._columns[:, fields], self._done[:, fields])
+
+    def _make_tables(self) -> None:
+        if len(self._done):
+            self._columns[:, _TABLES] = self._done[:, _TABLES]
+        else:
+            super()._make_tables()
+
+    def _make_room(self) -> None:
+        if len(self._done):
+            self._columns[:, _ROOM] = self._done[:, _ROOM]
+        else:
+            super()._make_room()
+
+    def _find_dictionaries_of_group(self, first: int, stop: int) -> None:
+        """Find or make the dictionaries of a row group: its first chunk, and its tables' end."""
+        schema = self._schema
+        last = first + len(schema)
+        start = int(self._columns[first, p.TABLE])
+        if stop - start > SHORT * len(schema):
+            self._find_dictionaries(first, last)
+            return
+        where = self._columns[first:last, [p.ENTRIES, p.TABLE, p.TEXT]] - [0, start, start]
+        raw, known = where.tobytes() + self._tables[start:stop].tobytes(), self._known.of_group
+        if known is None or known[1] != raw or not known[0].equals(schema):
+            self._find_dictionaries(first, last)
+            self._known.of_group = schema, raw, self._dictionaries[first:last]
+        else:
+            self._dictionaries[first:last] = known[2]
+
+
 def wrong(place: str, name: str, status: int) -> FileFormatError:
     """Return the error of a column that is not sound; `place` says file and row group."""
     return FileFormatError(
         f"{place}, column {name!r}: {p.MEANINGS[status]}; write the file again or leave it out"
     )
+
+
+# What the footer tells of a chunk that is read in the same way.
+_ALIKE = [p.CHUNK_TYPE, p.CHUNK_CODEC, p.CHUNK_VALUES, p.CHUNK_ENCODINGS, p.CHUNK_ELSEWHERE]
+# Where values go; what of a column is the same in rows that differ by their indices alone, before
+# and after they are decoded.
+_ROOM, _TABLES = [p.OUT, p.KNOWN], [p.TABLE, p.TEXT]
+_LISTED = [p.LISTED, p.FOUND, p.SPACE]
+_DECODED = [p.ROWS, p.HELD, p.ENTRIES]
+
+
+def _with_room(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Return memory of at least so many bytes, whatever it holds."""
+    return memory if len(memory) >= size else lend(size)
 
 
 # What chunks say of columns, in the order of their fields.

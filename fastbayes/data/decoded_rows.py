@@ -6,7 +6,7 @@ column of each row group: these would take longer than the count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -37,6 +37,8 @@ class DecodedRows:
         What was decoded.
     dictionaries
         Of each column of each row group, None where there is none.
+    reader
+        What decodes other row groups to the same place.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class DecodedRows:
         columns: NDArray[np.int64],
         out: NDArray[np.uint8],
         dictionaries: Sequence[Sequence[pa.Array | None]],
+        reader: Any = None,
     ) -> None:
         self.schema = schema
         self.num_rows = int(rows.sum())
         self._rows, self._columns, self._out = rows, columns, out
         self._dictionaries = dictionaries
+        self.reader = reader
         self._places = {name: j for j, name in enumerate(schema.names)}
 
     # -- as a table ----------------------------------------------------------------------------
@@ -92,15 +96,37 @@ class DecodedRows:
         pieces = np.zeros((*columns.shape[:2], FIELDS), np.int64)
         pieces[:, :, END] = np.cumsum(self._rows)
         pieces[:, :, VALUES] = columns[:, :, p.OUT] + address_of(self._out)
-        for j, k in np.argwhere(columns[:, :, p.NULLS] > 0).tolist():
-            bits = packed(self._out, int(columns[j, k, p.KNOWN]), int(self._rows[k]))
-            self._bitmaps.append(bits)
+        for (j, k), bits in zip(self._with_nulls, self._bitmaps, strict=True):
             pieces[j, k, VALIDITY] = address_of(bits)
         return pieces
 
     @cached_property
+    def _with_nulls(self) -> list[list[int]]:
+        """Column and row group of each chunk that has nulls."""
+        found: list[list[int]] = np.argwhere(self._columns[:, :, p.NULLS].T > 0).tolist()
+        return found
+
+    @cached_property
     def _bitmaps(self) -> list[NDArray[np.uint8]]:
-        return []
+        """Which values of these are known."""
+        return [*self._packed()]
+
+    def _packed(self) -> Iterator[NDArray[np.uint8]]:
+        for j, k in self._with_nulls:
+            yield packed(self._out, int(self._columns[k, j, p.KNOWN]), int(self._rows[k]))
+
+    def hold(self, *others: Any) -> bool:
+        """Let other row groups take the place of these; return whether they are alike.
+
+        That is, in all but their indices; if not, what lies there is no longer any rows. Only who
+        asked for `integers` and `dictionaries` alone may go on with them. See `GroupsReader`.
+        """
+        if not self.reader.take_again(*others):
+            return False
+        # (where nobody asked yet, none is packed)
+        for old, new in zip(self._bitmaps, self._packed(), strict=True):
+            old[...] = new
+        return True
 
     @cached_property
     def _kinds(self) -> list[str]:
@@ -113,6 +139,15 @@ class DecodedRows:
         """Return where the integers of a column are; truth values are bytes here."""
         j = self._places[name]
         return IntegerColumn(self._kinds[j], self._pieces[j], (self, self._bitmaps))
+
+    def owns(self, column: IntegerColumn) -> bool:
+        """Return whether integers are of these rows, and not what was made of them."""
+        return isinstance(column.owner, tuple) and column.owner[0] is self
+
+    def is_indices(self) -> bool:
+        """Return whether all columns are indices into dictionaries, or truth values."""
+        types = pa.types
+        return all(types.is_dictionary(t) or types.is_boolean(t) for t in self.schema.types)
 
     def dictionaries(self, name: str) -> list[tuple[pa.Array, int]]:
         """Return the dictionaries of a column in order, each with its rows."""

@@ -614,6 +614,20 @@ class LookedUp:
             self._classes = codes
         return self._classes
 
+    def is_lasting(self, rows: DecodedRows) -> bool:
+        """Return whether others that take the place of these rows have codes by the same tables.
+
+        See `DecodedRows.hold`. That is so where all values are entries of dictionaries that have
+        codes, and nothing else of the rows was looked at.
+        """
+        if self.kept is not None or self.weight is not None or self._numeric:
+            return False
+        if not isinstance(self._classes, Unwritten) or not rows.is_indices():
+            return False
+        held = [self._classes.integers, *(p.integers for p in self._columns)]
+        within = all(column is not None and rows.owns(column) for column in held)
+        return within and not any(p.unseen for p in self._columns)
+
     def complete(self) -> bool:
         """Return whether no value is missing or unseen."""
         if self.missing.any():

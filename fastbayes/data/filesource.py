@@ -30,10 +30,10 @@ from fastbayes.data.column_chunks import (
     ColumnChunk,
     Dictionaries,
     Footers,
+    GroupsReader,
     HandedOver,
     filling,
     read_chunks,
-    read_whole,
 )
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.memory import TableSource
@@ -45,6 +45,7 @@ from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     LateNumbers,
     OnError,
+    SegmentPart,
     Read,
     Rows,
     Segment,
@@ -96,6 +97,8 @@ class Piece(NamedTuple):
     together  whether its batches are few, and handed out as a table, or as they were decoded
     apart     opens columns of numbers of these names to be decoded block by block, those for which
               that can be, and returns with them what reads the other columns; None: it cannot
+    parts     pieces that it consists of, if any
+    into      as in `SegmentPart`
     """
 
     first_row: int
@@ -103,6 +106,19 @@ class Piece(NamedTuple):
     read: Read
     together: bool = False
     apart: ReadApart | None = None
+    parts: Sequence[Piece] = ()
+    into: Callable[[Sequence[DecodedRows]], DecodedRows | None] | None = None
+
+    @classmethod
+    def of(cls, parts: Sequence[Piece]) -> Piece:
+        """Return the piece of rows that follow on each other."""
+        n_rows = sum(part.n_rows or 0 for part in parts)
+
+        def read() -> Iterator[Rows]:
+            for part in parts:
+                yield from part.read()
+
+        return cls(parts[0].first_row, n_rows, read, parts[0].together, parts=parts)
 
 
 class FileReader(ABC):
@@ -434,8 +450,19 @@ class FileSource(Source):
                     read = partial(self._read, reader, piece, block_rows)
                     apart = piece.apart and partial(self._read_apart, reader, piece, block_rows)
                     given = piece.first_row, piece.n_rows, read
-                    yield Segment(index, origin, *given, read_apart=apart)
+                    parts = self._parts(reader, piece, block_rows)
+                    yield Segment(index, origin, *given, read_apart=apart, parts=parts)
                     index += 1
+
+    def _parts(self, reader: FileReader, piece: Piece, block_rows: int) -> list[SegmentPart]:
+        """Return what a piece consists of, where rows may take the place of earlier ones."""
+        parts = []
+        for part in piece.parts or [piece]:
+            if part.n_rows is None or part.into is None or self._twice(reader):
+                return []
+            read = partial(self._read, reader, part, block_rows)
+            parts.append(SegmentPart(part.n_rows, read, part.into))
+        return parts
 
     @contextmanager
     def _read_apart(
@@ -456,6 +483,10 @@ class FileSource(Source):
             yield rest._read(reader, piece._replace(read=read), block_rows), numbers
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
+        if piece.parts:  # one is let go of before the next one
+            for part in piece.parts:
+                yield from self._read(reader, part, block_rows)
+            return
         with reading(reader.file.origin, _REMEDY):
             batches = self._conformed(reader, piece)
             if piece.together:
@@ -690,29 +721,38 @@ class ParquetReader(FileReader):
     def pieces(
         self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
-        """Yield one piece per row group, or one of several small ones."""
+        """Yield one piece per row group, or one of several."""
         at_once = self._at_once(threads) if merged else 1
         # of the types that this file has
         own = pa.schema([self.schema.field(name) for name in schema.names])
         most = self._most_together(schema, batch_bytes)
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
-        while full:
-            groups = full[:at_once]
-            while len(groups) > 1 and sum(self._rows[group] for group in groups) > most:
-                groups.pop()
-            n_rows = sum(self._rows[group] for group in groups)
-            sharing = self._sharing(groups[0], threads) if at_once == 1 else 1
-            how = block_rows, batch_bytes, sharing
-            whole = merged and n_rows <= most and sharing == 1 and self._is_ours()
-            read = partial(self._read, own, groups[0], *how)
-            if whole:
-                read = partial(self._read_groups, own, groups, *how)
-            apart = None
-            if len(groups) == 1 and self.file.local and self._is_ours():
-                apart = partial(self._apart, own, groups[0], *how)
-            yield Piece(first, n_rows, read, whole, apart)
-            first, full = first + n_rows, full[len(groups) :]
+        for some in (full[k : k + at_once] for k in range(0, len(full), at_once)):
+            parts: list[Piece] = []
+            while some:
+                groups = some[:]
+                while len(groups) > 1 and sum(self._rows[group] for group in groups) > most:
+                    groups.pop()
+                n_rows = sum(self._rows[group] for group in groups)
+                fits = merged and n_rows <= most and self._is_ours()
+                alone = at_once > 1 or (fits and self.groups_in_all >= threads)
+                sharing = 1 if alone else self._sharing(groups[0], threads)
+                how = block_rows, batch_bytes, sharing
+                whole = fits and sharing == 1
+                read = partial(self._read, own, groups[0], *how)
+                apart = into = None
+                if whole:
+                    read = partial(self._read_groups, own, groups, *how)
+                    into = partial(self._read_into, own, groups)
+                if len(groups) == 1 and self.file.local and self._is_ours():
+                    apart = partial(self._apart, own, groups[0], *how)
+                parts.append(Piece(first, n_rows, read, whole, apart, (), into))
+                first, some = first + n_rows, some[len(groups) :]
+            if len(parts) > 1 and all(part.together for part in parts):
+                yield Piece.of(parts)
+            else:
+                yield from parts
 
     def _at_once(self, threads: int) -> int:
         """Return how many row groups may be decoded one after another, as one piece.
@@ -809,12 +849,23 @@ class ParquetReader(FileReader):
             )
         return np.asarray(column.to_numpy(), np.float64)
 
+    def _read_into(
+        self, schema: pa.Schema, groups: list[int], earlier: Sequence[DecodedRows]
+    ) -> DecodedRows | None:
+        """Decode row groups to where others lie, and return which these are; see `SegmentPart`."""
+        shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
+        for rows in earlier:
+            if rows.reader.is_like(schema, shapes):
+                with filling(self.file) as fill:
+                    return rows if rows.hold(shapes, fill) else None
+        return None
+
     def _read_groups(
         self, schema: pa.Schema, groups: list[int], *how: int
     ) -> Iterator[pa.RecordBatch | DecodedRows]:
         """Decode row groups; those of which our kernels read all columns, several at a time."""
         for some, chunks in self._runs(schema, groups):
-            decoded = self._decoded_together(schema, chunks) if chunks else None
+            decoded = self._decoded_together(schema, some, chunks) if chunks else None
             if decoded is not None:
                 yield decoded
                 continue
@@ -848,11 +899,15 @@ class ParquetReader(FileReader):
         if some:
             yield some, chunks
 
-    def _decoded_together(self, schema: pa.Schema, chunks: list[ColumnChunk]) -> DecodedRows | None:
+    def _decoded_together(
+        self, schema: pa.Schema, groups: list[int], chunks: list[ColumnChunk]
+    ) -> DecodedRows | None:
         """Return the rows of row groups; None where pyarrow must read some of their columns."""
+        shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
         try:
             with filling(self.file) as fill:
-                return read_whole(schema, chunks, fill, self._common.dictionaries)
+                known = self._common.dictionaries
+                return GroupsReader(schema, chunks, shapes, fill, known).take_all()
         except HandedOver:
             return None
 

@@ -57,6 +57,20 @@ class LateNumbers(ABC):
 Apart: TypeAlias = "AbstractContextManager[tuple[Iterator[Rows], LateNumbers | None]]"
 
 
+class SegmentPart(NamedTuple):
+    """Rows of a segment that are decoded at once.
+
+    n_rows  how many they are
+    read    decodes them; to be called once
+    into    decodes them where earlier rows lie, and returns which ones of some `DecodedRows`: those
+            that are alike in all but their indices, if any; see `DecodedRows.hold`
+    """
+
+    n_rows: int
+    read: Read
+    into: Callable[[Sequence[Any]], Any]
+
+
 class Place(NamedTuple):
     """Where a batch stands, for messages."""
 
@@ -80,6 +94,7 @@ class Segment:
     n_rows     rows of the segment, None if unknown
     sum_rows   rows after which floating-point sums begin anew; None: they are of the whole segment
     read_apart  reads some columns apart from the others; None where that cannot be
+    parts      what it consists of, where rows may take the place of earlier ones
     """
 
     index: int
@@ -91,10 +106,11 @@ class Segment:
     read_apart: Callable[[Sequence[str]], Apart] | None = field(
         default=None, repr=False, compare=False
     )
+    parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
 
     def of(self, read: Read, n_rows: int | None) -> Self:
         """Return the segment of a view of these rows, which reads them in another way."""
-        return replace(self, read=read, n_rows=n_rows, read_apart=None)
+        return replace(self, read=read, n_rows=n_rows, read_apart=None, parts=())
 
     def place(self, done: int) -> Place:
         """Return where the rows stand that come after so many of the segment."""

@@ -24,6 +24,7 @@ from fastbayes.core.text_tables import size
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
 from fastbayes.core.threads import resolved_threads as resolved_threads
+from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
 from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.order import sorted_values
@@ -44,6 +45,7 @@ from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.dual_encoding import named_alike, named_apart
 from fastbayes.scan.fold_statistics import Crossing, with_folds_of
+from fastbayes.scan.repeated_counts import RepeatedCounts
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 from fastbayes.scan.request import Progress as Progress
 from fastbayes.statistics.base import Room, Statistic
@@ -185,11 +187,13 @@ def over_blocks(
     repeatable: bool = False,
     blank: bool = False,
     threads: int = 1,
-) -> None:
+    last: bool = True,
+) -> Callable[[], None] | None:
     """Do work(batch, first row) on rows block by block.
 
-    Blocks are those of the rows that were read, whichever of them were kept, unless the work is
-    repeatable.
+    Returns what does the same once more, with other rows in the same place: where one thread noted
+    calls of kernels. Blocks are those of the rows that were read, whichever of them were kept,
+    unless the work is repeatable.
 
     Parameters
     ----------
@@ -207,11 +211,13 @@ def over_blocks(
     threads
         How many take the blocks, at most. With several NotRepeatableError is raised, before
         anything is done, where the work is not repeatable.
+    last
+        Whether no others will take the place of these rows.
     """
     if threads > 1 and not repeatable:
         raise dispatch.NotRepeatableError
     threads = min(threads, 1 + rows.n_rows * max(len(rows.sizes), 1) // HELP_CELLS)
-    noted = repeatable and rows.n_rows > BLOCK_ROWS
+    noted = repeatable and (rows.n_rows > BLOCK_ROWS or not last)
     n = rows.n_rows
     whole = n - n % BLOCK_ROWS
     parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
@@ -219,12 +225,13 @@ def over_blocks(
         parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
     # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
     repeat = dispatch.load("repeat", rows.coding) if noted else dispatch.numpy_twin("repeat")
-    repeat.over_blocks(
+    again: Callable[[], None] | None = repeat.over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
         threads,
     )
+    return again
 
 
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[Rows, Encoded]]:
@@ -572,7 +579,9 @@ def _scanned(
         if (kind_of(n).order_free(weighted) or n in vacuous) and not whole
     }
     own = {n: given for n, given in wanted.items() if n not in shared}
+    new = partial(GrowingStatistics, shared, weighted=weighted)
     idle: list[GrowingStatistics] = []
+    repeated = RepeatedCounts()
     repeatable = crossing is None and all(
         n in vacuous or (kind_of(n).repeatable and kind_of(n).order_free(weighted)) for n in wanted
     )
@@ -611,16 +620,24 @@ def _scanned(
         sums = _Sums(own, segment, weighted=weighted)
         rows = dropped = 0
         left: list[pa.RecordBatch] = []
-        for block in batches:
+
+        def read() -> Iterator[Rows]:
+            """Yield rows that are still to be counted."""
+            nonlocal rows
+            for part in segment.parts:
+                if repeated.add(part):
+                    rows += part.n_rows
+                else:
+                    yield from part.read()
+
+        for block in read() if repeatable and segment.parts else batches:
             place = segment.place(rows)
             apart = None if numbers is None else NumbersApart(numbers, rows, place)
             known = encoder.look_up(block, place, apart)
             dropped += known.dropped()
             if known.unlabelled is not None:
                 left.append(known.unlabelled)
-            held = []
-            if shared:
-                held = [_taken(idle) or GrowingStatistics(shared, weighted=weighted)]
+            held = [repeated.counts() or _taken(idle) or new()] if shared else []
             shape = capacity(encoder)
             for part in [*sums.parts[-1:], *held]:
                 shape = part.room(shape)
@@ -630,12 +647,17 @@ def _scanned(
                 crossed = partial(crossing.crossed, segment, rows, block, known.kept)
             own_of = partial(sums.at, rows, known)
             add = partial(_update, budget, own_of, held, shape, crossed)
+            decoded = block if isinstance(block, DecodedRows) and repeatable and not own else None
+            lasting = decoded if decoded is not None and known.is_lasting(decoded) else None
             how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
+            kept = False
             try:
-                over_blocks(known, add, sizes=shape.sizes, **how)
+                again = over_blocks(known, add, sizes=shape.sizes, last=lasting is None, **how)
+                known.check()
+                kept = bool(held) and repeated.keep(lasting, known, again, held[0])
             finally:
-                idle.extend(held)
-            known.check()
+                if not kept:
+                    idle.extend(held)
             rows += block.num_rows
         return _Counted(sums.parts, rows, dropped, tuple(left), origin=segment.origin)
 
@@ -685,7 +707,7 @@ def _scanned(
         if checkpoint is not None and between and done:
             keep()
         raise
-    for parts in idle:
+    for parts in [*idle, *repeated.all_counts()]:
         total.add(parts)
         budget.check_held(total)
     total.wanted = wanted

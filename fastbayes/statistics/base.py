@@ -342,6 +342,11 @@ class Statistic:
         """Bytes held."""
         return sum(held.nbytes for held in self.arrays().values())
 
+    @property
+    def added_to(self) -> list[NDArray[Any]]:
+        """The arrays that rows are added to: others as soon as these have no room for them."""
+        return [*self.arrays().values()]
+
     # -- layout --------------------------------------------------------------------------------
 
     def _holding(self, arrays: Mapping[str, Any], shape: Shape | None = None) -> Self:

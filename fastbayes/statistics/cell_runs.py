@@ -192,9 +192,7 @@ class CellRuns(Statistic):
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`; values and classes are appended."""
         larger = union(self.shape, shape)
-        if larger.n_classes == self.shape.n_classes and np.array_equal(
-            larger.sizes, self.shape.sizes
-        ):
+        if larger.equals(self.shape):
             return self
         return self._with(self._runs, shape=larger)
 

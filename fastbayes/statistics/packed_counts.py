@@ -151,6 +151,11 @@ class PackedCounts(Statistic):
         return self.flat.dtype == np.float64
 
     @property
+    def added_to(self) -> list[NDArray[Any]]:
+        """The counts, before they are laid out anew."""
+        return [self.flat]
+
+    @property
     def n_groups(self) -> int:
         """Groups of features that are counted together."""
         return len(self.layout.members)

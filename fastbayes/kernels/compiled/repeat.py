@@ -61,8 +61,10 @@ def over_blocks(
     parts: Sequence[tuple[int, int, int]],
     moving: Sequence[Moving],
     threads: int = 1,
-) -> None:
-    """Do work(first row, rows) for block after block.
+) -> Callable[[], None] | None:
+    """Do work(first row, rows) for block after block; return what makes the same calls again.
+
+    That is for other rows in the same memory, in the same thread; None where no calls were noted.
 
     The work itself is done once for a part: what it calls by `dispatch.call` is called for every
     block, all parts in one call that does not hold the interpreter's lock. Where it says that it
@@ -76,7 +78,7 @@ def over_blocks(
     """
     if interpreted():
         numpy_twin("repeat").over_blocks(work, parts, moving)
-        return
+        return None
     noted: list[BlockCalls] = []
     try:
         for first, n, times in parts:
@@ -88,8 +90,8 @@ def over_blocks(
         if threads > 1:
             raise
         numpy_twin("repeat").over_blocks(work, parts, moving)
-    else:
-        run(noted, moving, threads)
+        return None
+    return run(noted, moving, threads)
 
 
 class BlockCalls(NamedTuple):
@@ -104,13 +106,16 @@ class BlockCalls(NamedTuple):
     work: object
 
 
-def run(noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1) -> None:
-    """Make calls, one set of them after the other, each so many times."""
+def run(
+    noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1
+) -> Callable[[], None]:
+    """Make calls, one set after the other, each so many times; return what makes them again."""
     program = RepeatedCalls(noted, moving)
     if threads == 1:
         program.run()
     else:
         program.run_on(threads)
+    return program.run_again
 
 
 class CallArguments:
@@ -213,6 +218,11 @@ class RepeatedCalls:
     def run(self) -> None:
         """Make the calls for all blocks that no other thread takes."""
         self._run(self._words)
+
+    def run_again(self) -> None:
+        """Make the calls for all blocks once more."""
+        self._turn[0] = 0
+        self.run()
 
     def _run(self, words: NDArray[np.int64]) -> None:
         at, place = self._inside.T

@@ -1,0 +1,223 @@
+"""How work scales with threads: `python -m benchmarks.scaling [--rows N] [-o table.md]`.
+
+For machines of many cores. Every job is a whole call of a public function on what users have: an
+Arrow table, a Parquet directory, a directory to write. Numbers of threads take turns, so that what
+else the machine does meets all of them; a figure is the median over the turns. Beside each stands
+what reading alone makes of the same threads: bytes of the same table, added up in C.
+
+Results must be the same for every number of threads, which is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import fastbayes as fb
+from benchmarks import data, rivals
+from benchmarks.measure import machine
+from benchmarks.table import row
+
+CLASSES = 4
+
+
+class Job(NamedTuple):
+    """Work for a number of threads.
+
+    title  what is done, to how much
+    cells  columns of rows that it meets
+    run    does it with so many threads; returns what is the same for every number
+    """
+
+    title: str
+    cells: int
+    run: Callable[[int], Any]
+
+
+class Scaled(NamedTuple):
+    """Seconds of a job by its number of threads, and those of a rival on all cores, if any."""
+
+    job: Job
+    seconds: dict[int, float]
+    rival: float | None = None
+
+
+def thread_counts() -> list[int]:
+    """Return 1, 2, 4 and so on up to the processors of this process."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [1 << i for i in range((cores or 1).bit_length())]
+
+
+def table_of(rows: int, columns: int = 30) -> pa.Table:
+    """Return a table of dictionaries with int8 indices, in one chunk each."""
+    sizes = data.mixed_values(columns)
+    table = data.arrow_table(rows, sizes, CLASSES, shuffled=False).combine_chunks()
+    kind = pa.dictionary(pa.int8(), pa.string())
+    return table.cast(pa.schema([(name, kind) for name in table.column_names]))
+
+
+def jobs(rows: int, folder: Path) -> Iterator[Job]:
+    """Yield the jobs."""
+    table = table_of(rows)
+    features, cells = table.drop_columns(["class"]), 30 * rows
+    few = table.slice(0, min(rows, 1_000_000))
+    words = _words(table)
+    yield Job("reading alone: bytes of that table", cells, lambda threads: _sum(words, threads))
+
+    def counted(threads: int) -> Any:
+        return fb.count(table, "class", threads=threads)
+
+    yield Job("`fb.count` of an Arrow table", cells, counted)
+    for title, model in {"naive Bayes": fb.NaiveBayes(), "TAN": fb.TAN()}.items():
+        model.fit(few, "class")
+
+        def predicted(threads: int, model: Any = model) -> Any:
+            return model.set_params(threads=threads).predict_proba(features)
+
+        yield Job(f"`predict_proba`, {title}", cells, predicted)
+
+    def pairs(threads: int) -> Any:
+        return fb.AODE(threads=threads).fit(table, "class").statistics_
+
+    yield Job("AODE of it, all pairs", cells, pairs)
+
+    path = parquet(rows, folder)
+
+    def fitted(threads: int) -> Any:
+        return fb.NaiveBayes(threads=threads).fit(path, "class").statistics_
+
+    yield Job("naive Bayes from Parquet, Snappy", 20 * rows, fitted)
+    scorer = fb.NaiveBayes().fit(path, "class")
+
+    def written(threads: int) -> Any:
+        target = folder / "predicted"
+        shutil.rmtree(target, ignore_errors=True)
+        return fb.predict_to(scorer, path, target, proba=True, threads=threads)
+
+    yield Job("`predict_to`, both probabilities, parts", 20 * rows, written)
+    numbers = data.parquet_numbers(rows // 10, 30, folder)
+
+    def moments(threads: int) -> Any:
+        return fb.NaiveBayes(numeric="gaussian", threads=threads).fit(numbers, "class").statistics_
+
+    yield Job("Gaussian naive Bayes from Parquet, doubles", 3 * rows, moments)
+
+
+def parquet(rows: int, folder: Path) -> Path:
+    """Return a Parquet directory whose files are an eighth of the rows by eight names."""
+    return data.linked(data.parquet("long", rows // 8, folder), 8, folder)
+
+
+def _words(table: pa.Table) -> list[NDArray[np.uint64]]:
+    """Return the indices of a table where they lie, as words that numpy adds up fastest."""
+    found = []
+    for column in table.columns:
+        for chunk in column.chunks:
+            held = chunk.indices.to_numpy()
+            found.append(held[: len(held) // 8 * 8].view(np.uint64))
+    return found
+
+
+def _sum(words: Sequence[NDArray[np.uint64]], threads: int) -> int:
+    parts = [part for column in words for part in np.array_split(column, threads)]
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(int(total) for total in pool.map(np.sum, parts)) % (1 << 64)
+
+
+def measured(job: Job, threads: Sequence[int], turns: int, seconds: float) -> Scaled:
+    """Return the median times of a job; numbers of threads take turns, for so long at most."""
+    times: dict[int, list[float]] = {n: [] for n in threads}
+    expected = job.run(threads[-1])
+    end = time.perf_counter() + seconds
+    for turn in range(turns):
+        for n in reversed(threads):
+            start = time.perf_counter()
+            found = job.run(n)
+            times[n].append(time.perf_counter() - start)
+            same = np.array_equal if isinstance(found, np.ndarray) else lambda a, b: a == b
+            if turn == 0 and not same(found, expected):
+                raise AssertionError(f"{job.title}: another result with {n} threads")
+            del found
+        if time.perf_counter() > end:
+            break
+    return Scaled(job, {n: statistics.median(each) for n, each in times.items()})
+
+
+def rendered(rows: int, found: Sequence[Scaled]) -> str:
+    """Return the table as Markdown."""
+    threads = list(found[0].seconds)
+    about = machine()
+    lines = [
+        f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB, "
+        f"Python {about['python']}, numba {about['versions']['numba']}, "
+        f"pyarrow {about['versions']['pyarrow']}; {rows:,} rows.",
+        "",
+        row(["job", *(f"{n} thread{'s' * (n > 1)}" for n in threads), "faster", "cells per ns"]),
+        row(["---", *["---:"] * (len(threads) + 2)]),
+    ]
+    for job, seconds, rival in found:
+        ours = seconds[threads[-1]]
+        beside = "" if rival is None else f"; DuckDB {rival / ours:.3g} × the time of ours"
+        lines.append(
+            row([
+                job.title + beside,
+                *(f"{seconds[n] * 1e3:,.3g} ms" for n in threads),
+                f"{seconds[threads[0]] / ours:.3g} ×",
+                f"{job.cells / ours / 1e9:.3g}",
+            ])
+        )  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def scaled(rows: int, folder: Path, turns: int, seconds: float) -> list[Scaled]:
+    """Measure all jobs, each for so many seconds at most."""
+    found = []
+    for job in jobs(rows, folder):
+        line = measured(job, thread_counts(), turns, seconds)
+        if "from Parquet, Snappy" in job.title:
+            path = parquet(rows, folder)
+            names = [name for name in pq.ParquetDataset(path).schema.names if name != "class"]
+            queries = rivals.duckdb_counts(path, names, "class")
+            if queries is not None:
+                times = []
+                for _ in range(3):
+                    start = time.perf_counter()
+                    queries()
+                    times.append(time.perf_counter() - start)
+                line = line._replace(rival=statistics.median(times))
+        print(job.title, {n: round(t * 1e3, 2) for n, t in line.seconds.items()}, flush=True)
+        found.append(line)
+    return found
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser.add_argument("--rows", type=int, default=50_000_000)
+    parser.add_argument("--turns", type=int, default=9, help="of each number of threads, at most")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each job, at most")
+    parser.add_argument("-o", "--output", type=Path, help="the table; default: standard output")
+    given = parser.parse_args(words)
+    fb.warmup()
+    with tempfile.TemporaryDirectory(prefix="fastbayes-scaling-") as folder:
+        text = rendered(given.rows, scaled(given.rows, Path(folder), given.turns, given.seconds))
+    if given.output:
+        given.output.write_text(text, "utf-8")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

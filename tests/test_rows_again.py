@@ -1,0 +1,178 @@
+"""Row groups decoded to where earlier ones lie: the counts of the same rows in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mutating import mutations
+
+import fastbayes as fb
+from fastbayes.core.errors import DataError
+from fastbayes.data.column_chunks import GroupsReader
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+MODELS = fb.NaiveBayes, fb.AODE, fb.A2DE
+ROWS = 70_000  # more than a block, and not a whole number of them
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """Return how often row groups were alike, and were not, from now on."""
+    found: Counter[bool] = Counter()
+    take = GroupsReader.take_again
+
+    def noting(*given: Any) -> bool:
+        alike = take(*given)
+        found[alike] += 1
+        return alike
+
+    monkeypatch.setattr(GroupsReader, "take_again", noting)
+    return found
+
+
+def some(seed: int, n: int = ROWS, *, nulls: str = "", words: int = 3) -> pa.Table:
+    """Return rows of a few columns, in some of which values are missing."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, pa.Array] = {}
+    for name, size in (("a", 2), ("b", words), ("c", 12), ("y", 4)):
+        hidden = (rng.random(n) < 0.1) & (np.arange(n) >= size) if name in nulls else None
+        texts = pa.array([f"{name}{k}" for k in range(size)])
+        # every value in the same order of first appearance: writers make the same dictionary
+        codes = np.r_[np.arange(size), rng.integers(0, size, n - size)]
+        columns[name] = texts.take(pa.array(codes, mask=hidden))
+    columns["t"] = pa.array(rng.random(n) < 0.3, mask=rng.random(n) < 0.1 if "t" in nulls else None)
+    return pa.table(columns)
+
+
+def written(path: Path, groups: list[pa.Table], **options: Any) -> Path:
+    with pq.ParquetWriter(path, groups[0].schema, **options) as writer:
+        for group in groups:
+            writer.write_table(group, row_group_size=len(group))
+    return path
+
+
+def check(path: Path, groups: list[pa.Table], threads: int = 1) -> None:
+    """Hold the counts of a file against those of its rows in memory."""
+    table = pa.concat_tables(groups)
+    for fit in MODELS:
+        ours = fit(threads=threads).fit(path, "y").statistics_
+        assert ours == fit().fit(table, "y").statistics_
+
+
+@pytest.fixture(autouse=True)
+def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode one row group at a time."""
+    monkeypatch.setattr("fastbayes.data.filesource.BATCH_ROWS", ROWS)
+
+
+@pytest.mark.parametrize("compression", ["snappy", "none", "zstd", "lz4", "gzip"])
+@pytest.mark.parametrize("nulls", ["", "ab", "t"])
+def test_counts(compression: str, nulls: str, tmp_path: Path, again: Counter[bool]) -> None:
+    groups = [some(k, nulls=nulls) for k in range(6)]
+    path = written(tmp_path / "rows.parquet", groups, compression=compression)
+    check(path, groups)
+    assert again == {True: 5 * len(MODELS)}
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads(threads: int, tmp_path: Path, again: Counter[bool]) -> None:
+    groups = [some(k) for k in range(24)]
+    check(written(tmp_path / "rows.parquet", groups), groups, threads)
+    assert again[True] >= (24 - 2 * threads) * len(MODELS)
+
+
+def test_several_row_groups_together(
+    tmp_path: Path, again: Counter[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastbayes.data.filesource.BATCH_ROWS", 3 * ROWS)
+    groups = [some(k, nulls="b") for k in range(12)]
+    check(written(tmp_path / "rows.parquet", groups), groups)
+    assert again == {True: 3 * len(MODELS)}
+
+
+def test_what_differs_is_read_for_itself(tmp_path: Path, again: Counter[bool]) -> None:
+    groups = [
+        *(some(0), some(1)),
+        *(some(2, words=5), some(3, words=5)),  # another dictionary
+        *(some(4, nulls="c"), some(5)),
+        *(some(6, 100_000), some(7), some(8, 100_000)),  # fewer and more rows
+        *(some(9).sort_by("c"), some(10)),  # the same values in another order
+    ]
+    check(written(tmp_path / "rows.parquet", groups), groups)
+    assert again[True] >= 4
+    assert again[False] >= 4
+
+
+def test_the_longest_rows_stay(tmp_path: Path, again: Counter[bool]) -> None:
+    """Each file ends with fewer rows: both sizes are read again."""
+    files = tmp_path / "files"
+    files.mkdir()
+    each = [[some(10 * k), some(10 * k + 1), some(10 * k + 2, 5_000)] for k in range(4)]
+    for k, groups in enumerate(each):
+        written(files / f"part-{k}.parquet", groups)
+    check(files, [*chain(*each)])
+    assert again == {True: 10 * len(MODELS)}
+
+
+def test_values_that_come_later_have_room(tmp_path: Path) -> None:
+    """A row group with more values makes the counts grow, after which others are read again."""
+    groups = [some(k, words=3 + 40 * (k % 3 == 2)) for k in range(9)]
+    check(written(tmp_path / "rows.parquet", groups), groups)
+
+
+def test_an_error_is_that_of_the_row_group_itself(tmp_path: Path) -> None:
+    groups = [some(k) for k in range(4)]
+    path = written(tmp_path / "rows.parquet", groups, compression="none", write_page_checksum=True)
+    chunk = pq.read_metadata(path).row_group(2).column(2)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"rows\.parquet, row group 2, column 'c': .*checksum"):
+        fb.count(path, "y")
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_damaged_bytes_are_refused_or_do_not_matter(
+    compression: str, tmp_path: Path, request: pytest.FixtureRequest, again: Counter[bool]
+) -> None:
+    """Whatever stands in the second row group: the counts that pyarrow makes, or an error."""
+    n = 5_000 if request.config.getoption("--slow") else 200
+    groups = [some(0, nulls="a"), some(1, nulls="a")]
+    path = written(tmp_path / "rows.parquet", groups, compression=compression)
+    data = path.read_bytes()
+    meta = pq.read_metadata(path)
+    chunks = [meta.row_group(1).column(j) for j in range(meta.num_columns)]
+    begin = chunks[0].dictionary_page_offset
+    end = chunks[-1].data_page_offset
+    outcomes: Counter[str] = Counter()
+    for _, damaged in mutations(data, 5, n, begin, end):
+        path.write_bytes(damaged)
+        try:
+            found = fb.NaiveBayes(threads=1).fit(path, "y").statistics_
+        except DataError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["counted"] += 1
+        try:
+            table = pq.read_table(path, page_checksum_verification=True)
+            table.validate(full=True)
+        except (pa.ArrowException, OSError):  # more than pyarrow reads, of values that are sound
+            continue
+        assert found == fb.NaiveBayes().fit(table, "y").statistics_
+    assert outcomes["refused"] > n // 10
+    assert outcomes["counted"] > n // 10
+    assert again[True] > n // 10
+    assert again[False] > n // 10
