@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from mutating import mutations
@@ -34,10 +35,10 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     found: Counter[bool] = Counter()
     take = GroupsReader.take_again
 
-    def noting(*given: Any) -> bool:
-        alike = take(*given)
-        found[alike] += 1
-        return alike
+    def noting(*given: Any) -> Any:
+        orders = take(*given)
+        found[orders is not None] += 1
+        return orders
 
     monkeypatch.setattr(GroupsReader, "take_again", noting)
     return found
@@ -97,7 +98,8 @@ def test_threads(threads: int, tmp_path: Path, again: Counter[bool]) -> None:
 def test_several_row_groups_together(
     tmp_path: Path, again: Counter[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastbayes.data.filesource.BATCH_ROWS", 3 * ROWS)
+    for most in ("BATCH_ROWS", "JOINED_ROWS"):
+        monkeypatch.setattr(f"fastbayes.data.filesource.{most}", 3 * ROWS)
     groups = [some(k, nulls="b") for k in range(12)]
     check(written(tmp_path / "rows.parquet", groups), groups)
     assert again == {True: 3 * len(MODELS)}
@@ -106,14 +108,27 @@ def test_several_row_groups_together(
 def test_what_differs_is_read_for_itself(tmp_path: Path, again: Counter[bool]) -> None:
     groups = [
         *(some(0), some(1)),
-        *(some(2, words=5), some(3, words=5)),  # another dictionary
+        *(some(2, words=5), some(3, words=5)),  # more values
         *(some(4, nulls="c"), some(5)),
         *(some(6, 100_000), some(7), some(8, 100_000)),  # fewer and more rows
-        *(some(9).sort_by("c"), some(10)),  # the same values in another order
     ]
     check(written(tmp_path / "rows.parquet", groups), groups)
     assert again[True] >= 4
     assert again[False] >= 4
+
+
+@pytest.mark.parametrize("nulls", ["", "bc"])
+def test_values_in_another_order(nulls: str, tmp_path: Path, again: Counter[bool]) -> None:
+    """Also where some of them do not occur; then in the first order once more."""
+    groups = [some(k, nulls=nulls) for k in range(3)]
+    for k, by in ((3, "c"), (4, "b"), (5, "y")):
+        groups.append(some(k, nulls=nulls).sort_by([(by, "descending")]))
+    fewer = some(6, nulls=nulls)
+    fewer = pa.concat_tables([fewer.filter(pc.field("c") != "c3")] * 2).slice(0, ROWS)
+    groups += [fewer, groups[0], groups[4], fewer, groups[1]]
+    check(written(tmp_path / "rows.parquet", groups), groups)
+    if not nulls:  # else more values of one column are known where others are not
+        assert again == {True: 10 * len(MODELS)}
 
 
 def test_the_longest_rows_stay(tmp_path: Path, again: Counter[bool]) -> None:

@@ -708,6 +708,7 @@ class GroupsReader(ChunkReader):
         self._schema, self._told = schema, shapes.told
         # the columns when none and when all of it was decoded
         self._begun, self._done = self._columns.copy(), np.empty((0, p.N_COLUMN), np.int64)
+        self._numbers: dict[int, dict[bytes, int]] = {}  # of the first entries, by column
 
     def take_all(self) -> DecodedRows:
         """Return all rows."""
@@ -725,35 +726,56 @@ class GroupsReader(ChunkReader):
         held = [self._dictionaries[k : k + n] for k in range(0, len(self._chunks), n)]
         self._begun[:, p.UNIT] = self._columns[:, p.UNIT]
         self._done = self._columns.copy()
-        self._first, self._tables = self._tables, np.zeros_like(self._tables)
+        self._packed = self._dictionary_pages(pages)
+        self._first, self._tables = self._tables, np.empty_like(self._tables)
         return DecodedRows(self._schema, self._rows[::n], groups, self._out, held, self)
 
     def is_like(self, schema: pa.Schema, shapes: ChunkShapes) -> bool:
         """Return whether the footer tells the same of row groups as of these."""
         return shapes.told == self._told and self._schema.equals(schema)
 
-    def take_again(self, shapes: ChunkShapes, fill: Fill) -> bool:
+    def take_again(self, shapes: ChunkShapes, fill: Fill) -> dict[int, NDArray[np.int64]] | None:
         """Decode row groups of which the footer tells the same to where these lie.
 
-        Returns whether they are alike in all but their indices; see `DecodedRows.hold`.
+        Returns None if they are not alike, else for columns whose entries are no longer those
+        decoded last which of the first ones they are; see `DecodedRows.hold`.
         """
-        self._columns[...] = self._begun
-        self._columns[:, p.MORE] = self._sizes = shapes.sizes
+        columns, done = self._columns, self._done
+        columns[...] = self._begun
+        columns[:, p.MORE] = self._sizes = shapes.sizes
         self._starts, self._rooms, self._fill = shapes.starts, np.zeros_like(self._rooms), fill
         try:
             pages = self._list(self._rows)
-            if not self._as_before(_LISTED):
-                return False
+            packed = self._dictionary_pages(pages)
+            others = [c for c, before in enumerate(self._packed) if packed[c] != before]
+            together = len(columns) > len(self._schema)
+            roomy = (columns[:, _SIZES] <= done[:, _SIZES]).all()
+            if not (self._as_before([p.LISTED]) and roomy) or (others and together):
+                return None
             self._decode(pages)
         except (DataError, HandedOver):  # who reads them for themselves says what it is
-            return False
-        known = (self._columns[:, p.NULLS] > 0) == (self._done[:, p.NULLS] > 0)
-        if not (self._as_before(_DECODED) and known.all()):
-            return False
-        alike = np.array_equal(self._tables, self._first)
-        if not alike:
-            self._tables.fill(0)
-        return alike
+            return None
+        known = (columns[:, p.NULLS] > 0) == (done[:, p.NULLS] > 0)
+        if not (self._as_before([p.ROWS, p.HELD]) and known.all()):
+            return None
+        orders = {}
+        for c in others:
+            if c not in self._numbers:
+                entries = _entries(done[c], self._first)
+                self._numbers[c] = {entry: number for number, entry in enumerate(entries)}
+            numbers = [self._numbers[c].get(e, -1) for e in _entries(columns[c], self._tables)]
+            if -1 in numbers:
+                return None
+            orders[c] = np.array(numbers, np.int64)
+        self._packed = packed
+        return orders
+
+    def _dictionary_pages(self, pages: NDArray[np.int64]) -> list[bytes]:
+        """Return the bytes of each column's dictionary as they stand in the file."""
+        found = [b""] * len(self._columns)
+        for of, at, size in pages[pages[:, p.TYPE] == p.DICTIONARY][:, _PLACED].tolist():
+            found[of] = self._source[at : at + size].tobytes()
+        return found
 
     def _as_before(self, fields: list[int]) -> bool:
         return np.array_equal(self._columns[:, fields], self._done[:, fields])
@@ -796,11 +818,17 @@ def wrong(place: str, name: str, status: int) -> FileFormatError:
 
 # What the footer tells of a chunk that is read in the same way.
 _ALIKE = [p.CHUNK_TYPE, p.CHUNK_CODEC, p.CHUNK_VALUES, p.CHUNK_ENCODINGS, p.CHUNK_ELSEWHERE]
-# Where values go; what of a column is the same in rows that differ by their indices alone, before
-# and after they are decoded.
-_ROOM, _TABLES = [p.OUT, p.KNOWN], [p.TABLE, p.TEXT]
-_LISTED = [p.LISTED, p.FOUND, p.SPACE]
-_DECODED = [p.ROWS, p.HELD, p.ENTRIES]
+# Where values and dictionaries go, and what room these need; where a page is.
+_ROOM, _TABLES, _SIZES = [p.OUT, p.KNOWN], [p.TABLE, p.TEXT], [p.FOUND, p.SPACE]
+_PLACED = [p.OF, p.AT, p.PACKED]
+
+
+def _entries(column: NDArray[np.int64], tables: NDArray[np.uint8]) -> list[bytes]:
+    """Return the entries of a dictionary of strings."""
+    n, at, text = column[[p.ENTRIES, p.TABLE, p.TEXT]].tolist()
+    ends = tables[at : at + 4 * (n + 1)].view(np.int32).tolist()
+    raw = tables[text : text + ends[-1]].tobytes()
+    return [raw[begin:end] for begin, end in pairwise(ends)]
 
 
 def _with_room(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

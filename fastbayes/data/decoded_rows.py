@@ -115,18 +115,20 @@ class DecodedRows:
         for j, k in self._with_nulls:
             yield packed(self._out, int(self._columns[k, j, p.KNOWN]), int(self._rows[k]))
 
-    def hold(self, *others: Any) -> bool:
-        """Let other row groups take the place of these; return whether they are alike.
+    def hold(self, *others: Any) -> dict[str, NDArray[np.int64]] | None:
+        """Let other row groups take the place of these; return None if they are not alike.
 
-        That is, in all but their indices; if not, what lies there is no longer any rows. Only who
-        asked for `integers` and `dictionaries` alone may go on with them. See `GroupsReader`.
+        That is, in all but their indices, and in what order these have the values of the first
+        rows: which of them the entries are is returned for the columns in which that changes. Only
+        who asked for `integers` and `dictionaries` alone may go on with the rows; if they are not
+        alike, what lies there is no longer any. See `GroupsReader`.
         """
-        if not self.reader.take_again(*others):
-            return False
-        # (where nobody asked yet, none is packed)
+        orders: dict[int, NDArray[np.int64]] | None = self.reader.take_again(*others)
+        if orders is None:
+            return None
         for old, new in zip(self._bitmaps, self._packed(), strict=True):
             old[...] = new
-        return True
+        return {self.schema.names[j]: order for j, order in orders.items()}
 
     @cached_property
     def _kinds(self) -> list[str]:
@@ -143,11 +145,6 @@ class DecodedRows:
     def owns(self, column: IntegerColumn) -> bool:
         """Return whether integers are of these rows, and not what was made of them."""
         return isinstance(column.owner, tuple) and column.owner[0] is self
-
-    def is_indices(self) -> bool:
-        """Return whether all columns are indices into dictionaries, or truth values."""
-        types = pa.types
-        return all(types.is_dictionary(t) or types.is_boolean(t) for t in self.schema.types)
 
     def dictionaries(self, name: str) -> list[tuple[pa.Array, int]]:
         """Return the dictionaries of a column in order, each with its rows."""
@@ -167,6 +164,12 @@ class DecodedRows:
             tables.append(table)
         self._pieces[j, :, TABLE] = tables
         return found
+
+
+def is_indices(schema: pa.Schema) -> bool:
+    """Return whether all columns are indices into dictionaries, or truth values."""
+    types = pa.types
+    return all(types.is_dictionary(kind) or types.is_boolean(kind) for kind in schema.types)
 
 
 def arrow_array(

@@ -35,7 +35,7 @@ from fastbayes.data.columns import (
     prepare_bins,
 )
 from fastbayes.data.dates import DateParts
-from fastbayes.data.decoded_rows import DecodedRows
+from fastbayes.data.decoded_rows import DecodedRows, is_indices
 from fastbayes.data.pieces import Column, Pieces
 from fastbayes.data.segments import LateNumbers, Place, Rows, Source, one_batch
 from fastbayes.kernels import dispatch
@@ -622,11 +622,21 @@ class LookedUp:
         """
         if self.kept is not None or self.weight is not None or self._numeric:
             return False
-        if not isinstance(self._classes, Unwritten) or not rows.is_indices():
+        if not isinstance(self._classes, Unwritten) or not is_indices(rows.schema):
             return False
         held = [self._classes.integers, *(p.integers for p in self._columns)]
         within = all(column is not None and rows.owns(column) for column in held)
-        return within and not any(p.unseen for p in self._columns)
+        return within and not any(p.unseen or p.own for p in self._columns)
+
+    def reorder(self, orders: Mapping[str, NDArray[np.int64]]) -> None:
+        """Let the entries of dictionaries be others of the first ones, by column; see `hold`."""
+        assert isinstance(self._classes, Unwritten)
+        translations = [*self._translations, self._classes.translations]
+        for room in self._writers:
+            for place, column in enumerate(room.columns):
+                if (order := orders.get(self._names[column])) is not None:
+                    table = translations[column][0].table
+                    room.writer.translate(place, np.append(table[order], table[-2:]))
 
     def complete(self) -> bool:
         """Return whether no value is missing or unseen."""

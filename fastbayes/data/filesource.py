@@ -35,7 +35,7 @@ from fastbayes.data.column_chunks import (
     filling,
     read_chunks,
 )
-from fastbayes.data.decoded_rows import DecodedRows
+from fastbayes.data.decoded_rows import DecodedRows, is_indices
 from fastbayes.data.memory import TableSource
 from fastbayes.data.nested import flat, flat_schema, is_flat, roots
 from fastbayes.data.number_chunks import of_numbers, reading_numbers
@@ -45,10 +45,10 @@ from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     LateNumbers,
     OnError,
-    SegmentPart,
     Read,
     Rows,
     Segment,
+    SegmentPart,
     Source,
     behind,
     leaving_out,
@@ -107,7 +107,7 @@ class Piece(NamedTuple):
     together: bool = False
     apart: ReadApart | None = None
     parts: Sequence[Piece] = ()
-    into: Callable[[Sequence[DecodedRows]], DecodedRows | None] | None = None
+    into: Callable[[Sequence[DecodedRows]], tuple[DecodedRows, Any] | None] | None = None
 
     @classmethod
     def of(cls, parts: Sequence[Piece]) -> Piece:
@@ -645,6 +645,9 @@ MOST_READ = 1 << 26
 # What our kernels decode at a time: more would leave the cache before it is encoded.
 DECODED_BYTES = 1 << 24
 
+# Rows of row groups that are decoded together where Python takes no time for each column of them.
+JOINED_ROWS = 1 << 17
+
 # Pieces of Parquet files for each thread, where there are so many row groups.
 PIECES = 4
 
@@ -725,14 +728,16 @@ class ParquetReader(FileReader):
         at_once = self._at_once(threads) if merged else 1
         # of the types that this file has
         own = pa.schema([self.schema.field(name) for name in schema.names])
-        most = self._most_together(schema, batch_bytes)
+        most = joined = self._most_together(schema, batch_bytes)
+        if is_indices(schema):  # one may take the place of another
+            joined = min(joined, JOINED_ROWS)
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
         for some in (full[k : k + at_once] for k in range(0, len(full), at_once)):
             parts: list[Piece] = []
             while some:
                 groups = some[:]
-                while len(groups) > 1 and sum(self._rows[group] for group in groups) > most:
+                while len(groups) > 1 and sum(self._rows[group] for group in groups) > joined:
                     groups.pop()
                 n_rows = sum(self._rows[group] for group in groups)
                 fits = merged and n_rows <= most and self._is_ours()
@@ -851,13 +856,14 @@ class ParquetReader(FileReader):
 
     def _read_into(
         self, schema: pa.Schema, groups: list[int], earlier: Sequence[DecodedRows]
-    ) -> DecodedRows | None:
-        """Decode row groups to where others lie, and return which these are; see `SegmentPart`."""
+    ) -> tuple[DecodedRows, dict[str, NDArray[np.int64]]] | None:
+        """Decode row groups to where others lie; see `SegmentPart`."""
         shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
         for rows in earlier:
             if rows.reader.is_like(schema, shapes):
                 with filling(self.file) as fill:
-                    return rows if rows.hold(shapes, fill) else None
+                    orders = rows.hold(shapes, fill)
+                return None if orders is None else (rows, orders)
         return None
 
     def _read_groups(

@@ -62,8 +62,8 @@ class SegmentPart(NamedTuple):
 
     n_rows  how many they are
     read    decodes them; to be called once
-    into    decodes them where earlier rows lie, and returns which ones of some `DecodedRows`: those
-            that are alike in all but their indices, if any; see `DecodedRows.hold`
+    into    decodes them where some earlier `DecodedRows` lie, if any of these are alike; returns
+            which ones, and what `DecodedRows.hold` does
     """
 
     n_rows: int

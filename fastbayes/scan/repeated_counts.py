@@ -1,8 +1,9 @@
 """Row groups that are alike in all but their indices, counted by the calls of the first of them.
 
-What a scan does in Python for row groups takes longer than their count. Most row groups of a file
-are of as many rows and have the same dictionaries: these are decoded to where the first one lies,
-and the kernels are called with the same arguments again.
+What a scan does in Python for row groups takes as long as their count. Most row groups of a file
+are of as many rows and have the same values: these are decoded to where the first one lies, and the
+kernels are called with the same arguments again, with other tables of codes where the values of a
+column stand in another order, as many a writer has them.
 """
 
 from __future__ import annotations
@@ -16,22 +17,35 @@ from fastbayes.data.encode import LookedUp
 from fastbayes.data.segments import SegmentPart
 from fastbayes.statistics.parts import GrowingStatistics
 
+# After so many row groups that are not like those before none is tried any more: they were read in
+# vain.
+MOST_UNLIKE = 8
+
 
 class RepeatedCounts:
     """What threads count again and again, each with rows and counts of its own."""
 
     def __init__(self) -> None:
         self._of_threads: dict[int, list[_Repeated]] = {}
+        self._unlike = 0  # in a row, of all threads
 
     def add(self, part: SegmentPart) -> bool:
         """Count a part if the thread counted rows like it; return whether it did."""
         before = self._of_threads.get(get_ident())
-        rows = part.into([each.rows for each in before]) if before else None
-        for each in before or ():
+        if not before or self._unlike > MOST_UNLIKE:
+            return False
+        found = part.into([each.rows for each in before])
+        if found is None:
+            self._unlike += 1
+            return False
+        self._unlike = 0
+        rows, orders = found
+        for each in before:
             if each.rows is rows:
+                each.known.reorder(orders)
                 each.calls()
                 each.known.check()
-        return rows is not None
+        return True
 
     def counts(self) -> GrowingStatistics | None:
         """Return to what the thread adds."""

@@ -57,6 +57,7 @@ _TRUTH = len(_KINDS) - 1
 # Fields of a piece behind those of where it lies: what its integers stand for.
 _MINIMUM, _TABLE, _ENTRIES, _SAME, _OWN = range(TABLE, TABLE + 5)
 _FIELDS = TABLE + 5
+_TRANSLATED = [_TABLE, _ENTRIES, _SAME]
 # Fields of a column: its pieces, its kind, where in the memory of all codes its own go.
 _FIRST, _BEHIND, _KIND, _WATCHED, _OUT, _WIDTH = range(6)
 _COLUMN_FIELDS = 6
@@ -101,7 +102,9 @@ class CodeWriter:
         memory: NDArray[np.uint8],
     ) -> None:
         self._kept, self._memory = columns, memory
-        self._pieces = _described(columns)
+        self._told = _described(columns)
+        self._pieces = readonly(self._told)
+        self._others: dict[int, NDArray[np.uint32]] = {}
         borders = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
         start = address_of(memory)
         described = [
@@ -122,6 +125,14 @@ class CodeWriter:
         if interpreted():  # without the compiler there are no pointers
             self._twin = numpy_twin("encode").CodeWriter(columns, rows, memory)
             self.outside, self.watched = self._twin.outside, self._twin.watched
+
+    def translate(self, column: int, table: NDArray[np.uint32]) -> None:
+        """Let the entries of a column's only dictionary stand for the codes of another table."""
+        first, behind = self._columns[column, [_FIRST, _BEHIND]].tolist()
+        n_entries = len(table) - 2
+        same = np.array_equal(table[:-2], np.arange(n_entries))
+        self._told[first:behind, _TRANSLATED] = address_of(table), n_entries, same
+        self._others[column] = table
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
@@ -145,7 +156,8 @@ def occurring(column: IntegerColumn, minimum: int, n_entries: int) -> NDArray[np
         return marked
     marks = np.zeros(n_entries + 2, np.bool_)
     translation = Translation(minimum, np.empty(n_entries + 2, np.uint32), -1)
-    pieces = _described([(column._replace(pieces=_of_one_table(column)), [translation])])
+    column = column._replace(pieces=_of_one_table(column))
+    pieces = readonly(_described([(column, [translation])]))
     mark(pieces, _KINDS.index(column.kind), np.empty(ROWS + 64, np.uint32), marks)
     return marks[:-1]
 
@@ -207,7 +219,7 @@ def _described(
     lying = np.concatenate([np.zeros((0, FIELDS), np.int64), *(c.pieces for c, _ in columns)])
     before = np.cumsum([0, *(len(translations) for _, translations in columns)])[:-1]
     tables = lying[:, TABLE] + np.repeat(before, [len(column.pieces) for column, _ in columns])
-    return readonly(np.concatenate([lying[:, :TABLE], told[tables]], axis=1))
+    return np.concatenate([lying[:, :TABLE], told[tables]], axis=1)
 
 
 _EXPONENT = np.uint64(0x7FF << 52)
