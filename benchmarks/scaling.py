@@ -108,7 +108,7 @@ def jobs(rows: int, folder: Path) -> Iterator[Job]:
         return fb.predict_to(scorer, path, target, proba=True, threads=threads)
 
     yield Job("`predict_to`, both probabilities, parts", 20 * rows, written)
-    numbers = data.parquet_numbers(rows // 10, 30, folder)
+    numbers = data.linked(data.parquet_numbers(rows // 320, 30, folder), 32, folder)
 
     def moments(threads: int) -> Any:
         return fb.NaiveBayes(numeric="gaussian", threads=threads).fit(numbers, "class").statistics_
