@@ -301,7 +301,8 @@ class Encoder:
     def know(self, schema: Schema) -> None:
         """Take the values of an earlier scan into the open codebooks."""
         domains = [*(feature.values for feature in schema.categorical), schema.classes]
-        kernels = dispatch.load("encode", math.inf if self.coding is None else self.coding)
+        size = sum(len(values) for values in domains if values is not None)
+        kernels = dispatch.load("encode", size if self.coding is None else self.coding)
         for book, values in zip([*self.books, self.target], domains, strict=True):
             if isinstance(book, Codebook) and values is not None:
                 book.widen(values.type)

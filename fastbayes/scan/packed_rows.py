@@ -109,12 +109,8 @@ class Reading:
 
     @property
     def terms(self) -> int:
-        """How many columns a row is taken to have, 1 at least: pairs cost numpy less than others.
-
-        They are all added up at once, so that with a few of them it still is done sooner.
-        """
-        d = len(self.schema.features)
-        return max(1, d, (d + len(self.layout.pairs)) // 2)
+        """How many columns and pairs of them a row has, 1 at least."""
+        return max(1, len(self.schema.features) + len(self.layout.pairs))
 
     def passed(self, run: Travelling) -> PassSums:
         """Return the sums of all rows in one reading, wherever they are."""
