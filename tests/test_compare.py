@@ -15,6 +15,7 @@ import pytest
 from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
+from fastbayes.data.memory import TableSource
 from fastbayes.models.registry import candidates
 from fastbayes.scan import budget
 
@@ -410,3 +411,25 @@ def test_errors__name_the_remedy() -> None:
         compare(table.slice(0, 0))
     with pytest.raises(fb.DataError, match="fold 'x' holds all rows"):
         compare(table, validation="k_fold", folds=["x"] * 40)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_texts_that_are_coded_once__are_no_other_rows(
+    labelled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All figures are those of texts, also where a value stands beside no class alone."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 90)
+    lost = np.arange(90) == 7
+    heard = np.where(lost, "lost", np.where(rng.random(90) < 0.8, y, 1 - y).astype(str))
+    classes = pa.array(np.array(["no", "yes"])[y], mask=None if labelled else lost)
+    height = pa.array(rng.normal(size=90) + y, mask=rng.random(90) < 0.1)
+    table = pa.table({"heard": heard, "height": height, "y": classes})
+
+    def figures() -> list[tuple[str, float]]:
+        board = fb.compare(table, "y", models=["naive-bayes", "tan", "kdb", "logistic", "prior"])
+        return [(e.name, e.figures.log_loss) for e in board.entries if e.figures is not None]
+
+    coded = figures()
+    monkeypatch.setattr(TableSource, "coded", lambda source: source)
+    assert coded == figures() and len(coded) == 5

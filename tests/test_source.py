@@ -315,6 +315,25 @@ def test_batches_inside_a_chunk_are_not_copied() -> None:
         assert batch.column(0).buffers()[1].address == address
 
 
+def test_coded__texts_are_dictionaries_of_the_same_values() -> None:
+    longer = TABLE.append_column("e", TABLE["a"].cast(pa.large_string())).slice(1)
+    source = open_source(pa.concat_tables([longer, longer]))
+    coded = source.coded()
+    assert [pa.types.is_dictionary(kind) for kind in coded.schema.types] == [
+        name in "ae" for name in coded.schema.names
+    ]
+    assert rows(coded) == rows(source)
+    assert coded.coded().schema == coded.schema
+
+
+def test_coded__leaves_texts_that_are_none_to_whoever_looks_them_up() -> None:
+    ends = pa.py_buffer(np.array([0, 1, 2], np.int32))
+    broken = pa.StringArray.from_buffers(2, ends, pa.py_buffer(b"x\xff"))
+    source = open_source(pa.table({"a": broken, "b": ["x", "y"]}))
+    assert source.coded().schema.field("a").type == pa.string()
+    assert pa.types.is_dictionary(source.coded().schema.field("b").type)
+
+
 def test_categories_are_kept() -> None:
     frame = pd.DataFrame({"c": pd.Categorical(["a", "b", None], categories=["b", "a", "z"])})
     (batch,) = batches(open_source(frame))

@@ -71,6 +71,27 @@ class TableSource(Source):
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
 
+    def coded(self) -> TableSource:
+        """Return the table with dictionaries instead of texts, of a block of rows at most.
+
+        Sound texts alone: the others are reported where they are looked up.
+        """
+        if self._table.num_rows > BLOCK_ROWS or self._projection.blanks:
+            return self
+        plain = pa.string(), pa.large_string()
+        texts = [field.name for field in self.schema if field.type in plain]
+        coded = copy.copy(self)
+        for name in texts:
+            column, place = coded._table.column(name), coded._table.schema.get_field_index(name)
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid:
+                continue
+            coded._table = coded._table.set_column(place, name, column.dictionary_encode())
+        coded.schema = coded._table.schema.with_metadata(self.schema.metadata)
+        coded._projection = self._projection.onto(coded.schema)
+        return coded
+
     def is_indexed(self, target: str | None) -> bool:
         """Return whether all columns are dictionaries, and the target has no nulls."""
         if self._projection.blanks or not all(map(pa.types.is_dictionary, self.schema.types)):
@@ -391,6 +412,10 @@ class Joined(SourceView):
         own = [name for name in columns if name not in beside]
         rows = self.source.only(own or self.source.schema.names[:1])  # there must be rows
         return Joined(rows, beside) if beside else rows
+
+    def coded(self) -> Joined:
+        """Return the source with dictionaries instead of its texts; the other columns stay."""
+        return Joined(self.source.coded(), self.columns)
 
     def view(self, segment: Segment) -> Iterator[Rows]:
         """Yield the batches of a segment joined with the other columns."""

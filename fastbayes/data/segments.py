@@ -226,6 +226,13 @@ class Source(ABC):
         """
         return False
 
+    def coded(self) -> Source:
+        """Return a source of the same rows for many scans: texts are looked up in the first alone.
+
+        Where that takes little memory they are indices into dictionaries.
+        """
+        return self
+
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a source of the same rows, of which so many threads decode so much at a time."""
         other = copy.copy(self)
