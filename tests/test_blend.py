@@ -138,9 +138,11 @@ def test_quadratic_minimum__has_no_slope_but_at_zero(seed: int, n: int, ridge: f
     rng = np.random.default_rng(seed)
     half, pull = rng.normal(size=(n, max(n - 1, 1))), rng.normal(size=n)
     curvature = half @ half.T + ridge * np.eye(n)
-    x = quadratic_minimum(curvature, pull)
+    start = np.maximum(rng.normal(size=n), 0.0)  # of some the first guess of what is 0 is wrong
+    x = quadratic_minimum(curvature, pull, start)
     slope = curvature @ x - pull
     near = 1e-9 / ridge
+    np.testing.assert_allclose(x, quadratic_minimum(curvature, pull, np.zeros(n)), atol=10 * near)
     assert (x >= 0).all()
     assert (slope >= -near).all()
     assert np.abs(slope[x > 0]).max(initial=0.0) <= near

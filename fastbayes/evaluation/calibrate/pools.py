@@ -173,7 +173,7 @@ def projected_newton(function: MixtureLoss | LogLinearLoss, start: Floats) -> St
     at = start
     value, gradient, hessian = function(at)
     while True:
-        step = quadratic_minimum(hessian, hessian @ at - gradient) - at
+        step = quadratic_minimum(hessian, hessian @ at - gradient, at) - at
         error = float(np.abs(step).max(initial=0.0))
         # What there is left to gain may be less than the rounding of the sum.
         done = error <= TOL or -float(gradient @ step) <= NOISE * max(abs(value), function.total)
@@ -188,23 +188,21 @@ def projected_newton(function: MixtureLoss | LogLinearLoss, start: Floats) -> St
         at, (value, gradient, hessian) = tried, found
 
 
-def quadratic_minimum(curvature: Floats, pull: Floats) -> Floats:
-    """Return x >= 0 of least x^T H x / 2 - b^T x, for a positive definite H.
+def quadratic_minimum(curvature: Floats, pull: Floats, start: Floats) -> Floats:
+    """Return x >= 0 of least x^T H x / 2 - b^T x, for a positive definite H, from a start >= 0.
 
     Coordinates are let off 0 one by one, the one of steepest descent first, and come back to it
-    where they would turn negative; as the value falls, no set of them comes twice.
+    where they would turn negative; as the value falls, no set of them comes twice. Those that the
+    start has off 0 begin so: from a step near the last one few are left to find.
 
     References
     ----------
     Lawson, Hanson (1974), Solving least squares problems, algorithm 23.10.
     """
-    x, free = np.zeros(len(pull)), np.zeros(len(pull), np.bool_)
+    x, free = start, start > 0
+    before: Floats | None = None
     rounding = NOISE * float(np.abs(pull).max(initial=0.0))
     while True:
-        slope, before = np.where(free, -np.inf, pull - curvature @ x), x
-        if not (slope > rounding).any():
-            return x
-        free[slope.argmax()] = True
         while free.any():
             inside = np.zeros(len(x))
             inside[free] = np.linalg.solve(curvature[np.ix_(free, free)], pull[free])
@@ -216,8 +214,11 @@ def quadratic_minimum(curvature: Floats, pull: Floats) -> Floats:
             x = x + float(share.min()) * (inside - x)
             free[out[share <= share.min()]] = False
             x[~free] = 0.0
-        if np.array_equal(x, before):
-            return x  # what is left to gain is less than rounding
+        slope = np.where(free, -np.inf, pull - curvature @ x)
+        # What is left to gain may be less than rounding.
+        if not (slope > rounding).any() or (before is not None and np.array_equal(x, before)):
+            return x
+        free[slope.argmax()], before = True, x
 
 
 @dataclass(frozen=True, eq=False)
