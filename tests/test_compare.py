@@ -426,10 +426,12 @@ def test_texts_that_are_coded_once__are_no_other_rows(
     height = pa.array(rng.normal(size=90) + y, mask=rng.random(90) < 0.1)
     table = pa.table({"heard": heard, "height": height, "y": classes})
 
-    def figures() -> list[tuple[str, float]]:
+    def figures() -> list[tuple[str, float, int | None]]:
         board = fb.compare(table, "y", models=["naive-bayes", "tan", "kdb", "logistic", "prior"])
-        return [(e.name, e.figures.log_loss) for e in board.entries if e.figures is not None]
+        found = [(e.name, e.figures, e.parameters) for e in board.entries]
+        return [(name, f.log_loss, parameters) for name, f, parameters in found if f is not None]
 
     coded = figures()
     monkeypatch.setattr(TableSource, "coded", lambda source: source)
-    assert coded == figures() and len(coded) == 5
+    assert coded == figures()
+    assert len(coded) == 5

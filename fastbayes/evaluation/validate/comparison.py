@@ -333,9 +333,8 @@ class ComparisonRunner:
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
         remark(self.stats)
-        if not (self.stats.dropped_rows or opened.weight):
-            # No value is in a dictionary that no row has which counts.
-            self.opened = opened = opened._replace(source=opened.source.coded())
+        # The domains are known now: what stands in a dictionary alone does not come to them.
+        self.opened = opened = opened._replace(source=opened.source.coded())
         self.views = Views(self.stats.schema)
         for way in first.ways:
             self.takes[way] = [self.views.batches(bins=way != NUMBERS)]
