@@ -22,6 +22,16 @@ MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
     pytest.param(numpy_twin, id="numpy"),
 ]
+
+
+@pytest.fixture(params=[1, 16], autouse=True, scope="module")
+def _rows_of_cell(request):
+    """Join columns of few rows as well as hardly any."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "ROWS_OF_CELL", request.param)
+        yield
+
+
 WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
@@ -332,6 +342,18 @@ def test_joined_codes_take_a_third_of_a_one_hot_matrix():
     packed = compiled.Gradient(case.layout).packed(case.batch, None)
     one_hot = case.batch.n_rows * 24 * (8 + 4)
     assert packed.nbytes <= one_hot / 3
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n_rows", [3, 200, 3_000, 70_000])
+def test_groups_have_many_rows_for_each_cell(n_rows):
+    case = problem(2, n_rows, 3, [2, 3, 4, 5, 6, 40], pairs=[(0, 1), (1, 2), (3, 5)])
+    plan = compiled.Gradient(case.layout).packed(case.batch, None).plan
+    cells, members = np.diff(plan.start), np.diff(plan.bounds)
+    several = cells[(members > 1) & (plan.row[plan.bounds[:-1]] >= 0)]  # a pair alone has none
+    assert (several <= n_rows // compiled.ROWS_OF_CELL).all()
+    assert (several <= compiled.LARGEST // 64).all()
+    assert len(several) or n_rows < 200
 
 
 @pytest.mark.compiled

@@ -51,17 +51,25 @@ class GradientPlan:
         return int((np.diff(self.start) <= 2**16).sum())
 
 
-def plan_of(layout: Layout, absent: NDArray[np.bool_], width: int) -> GradientPlan:
+# Rows for each cell of a group, at least: a cell is filled and taken apart in every pass.
+ROWS_OF_CELL = 16
+
+
+def most_cells(n_rows: int, width: int) -> int:
+    """Return how many cells, of `width` numbers, a group of columns may have for so many rows."""
+    # A cell is read in one table and added to in another; both are to stay in the cache.
+    return max(1, min(LARGEST // (2 * 8 * width), n_rows // ROWS_OF_CELL))
+
+
+def plan_of(layout: Layout, absent: NDArray[np.bool_], most: int) -> GradientPlan:
     """Return the groups for rows in which some values of the features flagged are absent.
 
-    width  numbers in a cell
+    most  cells of a group of several columns
     """
     sizes = np.maximum(layout.sizes + absent, 1)
-    # A cell is read in one table and added to in another; both are to stay in the cache.
-    bytes_ = 2 * 8 * width
-    parts = _joined(sizes, layout.pairs, LARGEST // bytes_)
+    parts = _joined(sizes, layout.pairs, most)
     products = np.array([np.prod(sizes[part], dtype=np.float64) for part in parts])
-    order, _, bounds = pack(np.minimum(products, 2**53).astype(np.int64), bytes_)
+    order, _, bounds = pack(np.minimum(products, 2**53).astype(np.int64), LARGEST // most)
     groups = [
         [j for part in order[begin:end] for j in parts[part]]
         for begin, end in itertools.pairwise(bounds)
@@ -320,12 +328,13 @@ class Gradient:
         outputs = layout.n_outputs
         self.width = 1 if outputs == 1 else 4 if outputs <= 4 else 8 if outputs <= 8 else 16
         # Rows that are read anew may lack other values in every block.
-        self._plan_of = lru_cache(PLANS)(partial(_planned, layout, self.width))
+        self._plan_of = lru_cache(PLANS)(partial(_planned, layout))
 
     def packed(self, batch: Batch, weight: Floats | None) -> Packed:
         """Return a copy of a batch's rows, of these weights, for the passes."""
         columns = columns_of(batch.codes)
-        plan = self._plan_of(absent_in(self.layout, columns).tobytes())
+        absent, most = absent_in(self.layout, columns), most_cells(batch.n_rows, self.width)
+        plan = self._plan_of(absent.tobytes(), most)
         return packed_by(plan, self.layout, columns, batch, weight)
 
     def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
@@ -441,8 +450,8 @@ class _Sweep:
         return loss, result
 
 
-def _planned(layout: Layout, width: int, absent: bytes) -> GradientPlan:
-    return plan_of(layout, np.frombuffer(absent, np.bool_), width)
+def _planned(layout: Layout, absent: bytes, most: int) -> GradientPlan:
+    return plan_of(layout, np.frombuffer(absent, np.bool_), most)
 
 
 def _table(theta: Floats, width: int, tiles: int, plan: GradientPlan) -> Floats:
