@@ -11,13 +11,13 @@ every term of which is >= 0, and is computed from o - e, an exact integer over n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.shared.arrays import Floats, Ints
-from fastbayes.kernels.shared.information import NOTHING, ROUNDING, by_shape
+from fastbayes.kernels.shared.information import NOTHING, ROUNDING
 
 # Entries of so many pairs at a time: their temporaries stay within the second-level cache.
 ENTRIES = 32_768
@@ -64,27 +64,69 @@ def pair_information(
     pairs that are equal on paper compare as equal at 1e-12 whatever the order of columns, values
     and classes.
     """
-    for alike in by_shape(first, second, sizes, widths):
-        i, j = first[alike[0]], second[alike[0]]
-        if sizes[i] == 0 or sizes[j] == 0:
-            out[alike] = 0.0
-            continue
-        rows = np.arange(sizes[i])[:, None] * widths[j] + np.arange(sizes[j])
-        entries = rows[:, :, None] * n_classes + np.arange(n_classes)
-        step = max(1, ENTRIES // max(1, entries.size))  # of no class there are no entries
-        for b in range(0, len(alike), step):
-            some = alike[b : b + step]
-            out[some] = _information(flat[starts[some][:, None, None, None] + entries])
+    n_cells = sizes[first] * sizes[second]
+    out[n_cells == 0] = 0.0
+    given = np.flatnonzero(n_cells)
+    # All pairs at once, whatever their shapes: calls take longer than what they do with one.
+    part = np.cumsum(n_cells[given] * n_classes) // ENTRIES
+    for some in np.split(given, np.flatnonzero(np.diff(part)) + 1):
+        i, j = first[some], second[some]
+        rows, columns = _lines(sizes[i], sizes[j]), _lines(sizes[j], sizes[i])
+        begin = starts[some][rows.pair] + rows.place * (widths[j] * n_classes)[rows.pair]
+        entry = (begin[rows.line] + rows.across * n_classes)[:, None] + np.arange(n_classes)
+        out[some] = _information(flat[entry], rows, columns, sizes[j])
 
 
-def _information(n: NDArray[Any]) -> Floats:
-    """Return I(A; B | C) of each of the (n_pairs, S_a, S_b, K) tables of counts."""
+class _Lines(NamedTuple):
+    """Rows, or columns, of the tables of several pairs, one after the other, and their cells.
+
+    pair, place  (n_lines,) pair of each line and its place in the table
+    starts       (n_lines,) where the cells of each begin, if they lie line by line
+    line, across (n_cells,) line of each cell and its place there, if they lie line by line
+    of_pair      (n_pairs,) where the lines of each pair begin
+    """
+
+    pair: Ints
+    place: Ints
+    starts: Ints
+    line: Ints
+    across: Ints
+    of_pair: Ints
+
+
+def _lines(n_lines: Ints, lengths: Ints) -> _Lines:
+    """Return as many lines of each pair, none without, of its length."""
+    of_pair = np.cumsum(n_lines) - n_lines
+    pair = np.repeat(np.arange(len(n_lines)), n_lines)
+    place = np.arange(len(pair)) - of_pair[pair]
+    own = lengths[pair]
+    starts = np.cumsum(own) - own
+    line = np.repeat(np.arange(len(pair)), own)
+    return _Lines(pair, place, starts, line, np.arange(len(line)) - starts[line], of_pair)
+
+
+def _information(n: NDArray[Any], rows: _Lines, columns: _Lines, widths: Ints) -> Floats:
+    """Return I(A; B | C) of each pair from its counts.
+
+    n        (n_cells, K) pair by pair, row by row
+    columns  those of the same tables
+    widths   (n_pairs,) cells of a row
+    """
+    first = rows.starts[rows.of_pair]  # cells of the pairs
+    pair = rows.pair[rows.line]
     if n.dtype == np.float64:
         # A power of two keeps products within range; a retraction of weights can leave -1e-17.
-        n = np.ldexp(n, -np.frexp(n.sum(axis=(1, 2, 3), keepdims=True))[1])
+        whole = np.add.reduceat(n.sum(axis=1), first)
+        n = np.ldexp(n, -np.frexp(whole)[1][pair][:, None])
         n[n < NOTHING] = 0.0
-    n_ac, n_bc = n.sum(axis=2, keepdims=True), n.sum(axis=1, keepdims=True)
-    n_c = n_ac.sum(axis=1, keepdims=True)
+    by_row = np.add.reduceat(n, rows.starts)
+    n_c = np.add.reduceat(by_row, rows.of_pair)
+    # Where the cells lie that follow each other down the columns, and the column of each cell.
+    down = first[columns.pair][columns.line] + columns.place[columns.line]
+    down += columns.across * widths[columns.pair][columns.line]
+    by_column = np.add.reduceat(n[down], columns.starts)
+    n_ac, n_bc = by_row[rows.line], by_column[columns.of_pair[pair] + rows.across]
+    total, n_c = n_c.sum(axis=1), n_c[pair]
     # o and e, both times n_c.
     observed = n.astype(np.float64) * n_c
     expected = n_ac.astype(np.float64) * n_bc
@@ -105,6 +147,6 @@ def _information(n: NDArray[Any]) -> Floats:
         near = difference * share * (1 + (1 + share) * share * series)
         far = np.where(n > 0, observed * np.log(observed / expected), 0.0) - difference
         terms = np.where(np.abs(share) <= NEAR, near, far) / n_c
-        total = n_c.sum(axis=(1, 2, 3))
-        information = np.where(n_c > 0, terms, 0.0).sum(axis=(1, 2, 3)) / total
+        known = np.where(n_c > 0, terms, 0.0).sum(axis=1)
+        information = np.add.reduceat(known, first) / total
     return np.asarray(np.where(total > 0, information, 0.0))
