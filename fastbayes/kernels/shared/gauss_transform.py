@@ -16,7 +16,7 @@ WORTH = 100
 # Boxes between the least and the greatest point, at most: a point must know its place in its box.
 MOST_BOXES = 1e6
 # Boxes whose expansions are multiplied at a time: so few that no BLAS shares them out.
-TOGETHER = 256
+TOGETHER = 20
 
 
 def own_sums(points: Floats, weight: Floats, bandwidth: float) -> Floats | None:
@@ -58,20 +58,20 @@ def own_sums(points: Floats, weight: Floats, bandwidth: float) -> Floats | None:
     boxes = box[starts]
     sources = np.zeros((len(boxes) + 1, TERMS))  # the last one has no point
     sources[:-1] = np.add.reduceat(powers * weight, starts, axis=1).T
-    local = np.zeros((len(boxes), TERMS))
-    for apart, moved in zip(range(-NEIGHBOURS, NEIGHBOURS + 1), translations(), strict=True):
-        at = np.searchsorted(boxes, boxes - apart)
-        at[boxes[np.minimum(at, len(boxes) - 1)] != boxes - apart] = len(boxes)
-        for first in range(0, len(boxes), TOGETHER):
-            some = slice(first, first + TOGETHER)
-            local[some] += sources[at[some]] @ moved
+    nearby = boxes[:, None] - np.arange(-NEIGHBOURS, NEIGHBOURS + 1)
+    at = np.searchsorted(boxes, nearby)
+    at[boxes[np.minimum(at, len(boxes) - 1)] != nearby] = len(boxes)
+    local, moved = np.empty((len(boxes), TERMS)), translations()
+    for first in range(0, len(boxes), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        local[some] = sources[at[some]].reshape(-1, len(moved)) @ moved
     counts = np.diff(starts, append=len(points))
     return np.asarray(np.einsum("kn,kn->n", powers, np.repeat(local.T, counts, axis=1)))
 
 
 @functools.cache
-def translations() -> tuple[Floats, ...]:
-    """Return what makes the expansion of a box that of one so many boxes further, (TERMS, TERMS).
+def translations() -> Floats:
+    """Return what makes the expansions of the boxes nearby that of one, (their TERMS, TERMS).
 
     (-1)^l h_{k+l}(D) for term k of the one and l of the other, h_n the Hermite function.
     """
@@ -84,4 +84,4 @@ def translations() -> tuple[Floats, ...]:
         for n in range(1, len(h) - 1):
             h[n + 1] = 2 * apart * h[n] - 2 * n * h[n - 1]
         found.append(h[order] * (-1.0) ** np.arange(TERMS))
-    return tuple(found)
+    return np.concatenate(found)
