@@ -18,7 +18,6 @@ from fastbayes.kernels.shared.sketch import (
     NONE,
     SLOT_BYTES,
     Entries,
-    differing,
     keys,
     least_shift,
     numbers,
@@ -125,19 +124,22 @@ class ClassSketches(Statistic):
         )
         widest = max((shift for _, shift in parts), default=0)
         most = max(1, MOST_WEIGHTS // max(1, len(parts)))
+        # A stable sort merges what ascends in every class; each range then begins with its least.
+        order = low.argsort(kind="stable")
+        low, high = low[order], high[order]
         # Equal keys differ in no bit, and those of one range in its lowest bits alone.
-        shift = np.uint64(least_shift([differing(low)], widest, most))
-        cells, at = np.unique(low >> shift, return_inverse=True)
-        least = np.full(len(cells), np.iinfo(np.uint64).max, np.uint64)
-        greatest = np.zeros(len(cells), np.uint64)
-        np.minimum.at(least, at, low)
-        np.maximum.at(greatest, at, high)
-        weight, first = np.zeros((len(cells), len(parts))), 0
+        cell = low >> np.uint64(least_shift([low[1:] ^ low[:-1]], widest, most))
+        new = np.ones(len(cell), np.bool_)
+        np.not_equal(cell[1:], cell[:-1], out=new[1:])
+        starts, at = np.flatnonzero(new), np.empty(len(cell), np.int64)
+        at[order] = np.cumsum(new) - 1
+        weight, first = np.zeros((len(starts), len(parts))), 0
         for c, (entries, _) in enumerate(parts):
             mine = at[first : first + len(entries.least)]
-            np.add.at(weight[:, c], mine, entries.whole + entries.fraction / _ONE)
+            each = entries.whole + entries.fraction / _ONE
+            weight[:, c] = np.bincount(mine, each, len(starts))
             first += len(mine)
-        return numbers(least), numbers(greatest), weight
+        return numbers(low[starts]), numbers(np.maximum.reduceat(high, starts)), weight
 
     def _entries(self, at: tuple[int, int]) -> tuple[Entries, int]:
         cells = self._cells.get(at)

@@ -108,8 +108,10 @@ class ColumnValues:
             np.concatenate([np.empty(0), *(part for c, part in enumerate(parts) if c != label)])
             for parts in (self.points, self.weight)
         )
-        values, where = np.unique(points, return_inverse=True)
-        return values, np.bincount(where, weight, len(values)).astype(np.float64)
+        order = points.argsort(kind="stable")  # which merges what ascends in every class
+        points, weight = points[order], weight[order]
+        starts = np.flatnonzero(np.diff(points, prepend=np.nan))
+        return points[starts], np.add.reduceat(weight, starts)
 
     @cached_property
     def place(self) -> tuple[float, float]:

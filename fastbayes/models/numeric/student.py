@@ -149,14 +149,15 @@ class Students:
         apart = (x - self.mean[which, label]) - self.rest[which, label]
         # What rounding leaves of one row that was there is the prior alone.
         rows = np.maximum(self.rows[which, label] - less, KAPPA)
-        dof = np.maximum(self.dof[which, label] - less, NU)
+        # As a rule each is taken out whole: the gamma functions of few degrees are enough.
+        few, at = np.unique(np.maximum(self.dof[which, label] - less, NU), return_inverse=True)
+        level = (log_shape(np.zeros(()), 1, few) + 0.5 * np.log(few))[at]
         factor = self.rows[which, label] / rows
         squares = self.squares[which, label] - less * factor * apart**2
         squares = np.maximum(squares, self.scale[which])
         wide = (rows + 1) / rows * squares
-        level = log_shape(np.zeros(()), 1, dof) + 0.5 * np.log(dof)
         distance = (factor * apart) ** 2 / wide
-        return np.asarray(level - 0.5 * np.log(wide) - (dof + 1) / 2 * np.log1p(distance))
+        return np.asarray(level - 0.5 * np.log(wide) - (few[at] + 1) / 2 * np.log1p(distance))
 
 
 def log_density(parts: Floats, x: Floats, cells: float = 0.0) -> Floats:
