@@ -217,8 +217,13 @@ def remembered(rows: PackedRows, theta: Floats, memory: Memory | None) -> Memory
         if (matrix := hessian.matrix(size)) is not None:
             curvature = rows.sums(matrix)
         else:
-            units = np.eye(size).reshape(size, p, m)
-            curvature = np.array([rows.sums(hessian.product(unit)).ravel() for unit in units])
+            own = max(1, m - 1)  # what all classes share bends nothing: the last one follows
+            units = np.eye(size).reshape(p, m, p, m)[:, :own].reshape(p * own, p, m)
+            found = np.array([rows.sums(hessian.product(unit)) for unit in units])
+            found = found.reshape(p, own, size)
+            if m > 1:
+                found = np.concatenate([found, -found.sum(axis=1, keepdims=True)], axis=1)
+            curvature = found.reshape(size, size)
             curvature = (curvature + curvature.T) / 2
     else:
         curvature = rows.sums(rows.gradient.curvature(theta))
