@@ -47,5 +47,20 @@ def test_light__public_names_resolve() -> None:
     assert done.stderr.strip() == "[]"
 
 
+SMALL = """
+import warnings, fastbayes as fb
+warnings.simplefilter("ignore", fb.FastBayesWarning)
+table = {"a": [*"xyz"] * 20, "b": [0.5, 1.5, 2.0, 3.0] * 15, "y": [*"kllkk"] * 12}
+fb.fit(table, "y")
+"""
+
+
+def test_fit_of_a_small_table__compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FASTBAYES_KERNELS", raising=False)
+    done = run(SMALL + REPORT)
+    assert done.returncode == 0, done.stderr
+    assert "numba" not in done.stderr.splitlines()[-1]
+
+
 def test_report_sees_what_is_loaded() -> None:
     assert run("import scipy" + REPORT).stderr.strip() == "['scipy']"
