@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastbayes.core import domains
 from fastbayes.core.domains import (
     ascending,
     common_type,
@@ -27,6 +28,7 @@ from fastbayes.core.domains import (
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import chosen
 from fastbayes.core.schema import Feature, Schema, Shape, from_header, labels, to_header
+from fastbayes.data.encode import Encoder
 from fastbayes.data.order import sorted_values
 
 TEXT, WHOLE, REAL, TRUTH = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -439,3 +441,14 @@ def test_chosen(picks: Any, names: str) -> None:
 def test_chosen__names_what_is_not_there(pick: Any) -> None:
     with pytest.raises(SchemaError, match=f"categorical: no column {pick!r}"):
         chosen(["a", "b", "c"], [pick])
+
+
+def test_declared__is_checked_once_and_left_as_it_is() -> None:
+    lists = {"a": ["y", "x"], "b": [2, 1]}
+    found = domains.declared(lists)
+    assert domains.declared(found) is found
+    assert found == {"a": pa.array(["x", "y"]), "b": pa.array([1, 2])}
+    columns = pa.schema([("a", pa.string()), ("b", pa.int64()), ("y", pa.string())])
+    known, again = (Encoder.learning(columns, "y", domains=d).schema() for d in (found, lists))
+    assert known == again
+    assert found.keys() == lists.keys()

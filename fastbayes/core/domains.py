@@ -6,6 +6,7 @@ Where a numeric column is cut into bins, cut points stand for the values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -132,14 +133,20 @@ def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> ND
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def declared(domains: Mapping[str, Any] | None) -> dict[str, pa.Array]:
-    """Return declared values by column as sorted domain arrays; see `domain`."""
+class Declared(dict[str, pa.Array]):
+    """Domain arrays by column that were checked: scan after scan may declare them."""
+
+
+def declared(domains: Mapping[str, Any] | None) -> Declared:
+    """Return declared values by column as sorted domain arrays, checked once; see `domain`."""
+    if isinstance(domains, Declared):
+        return domains
     refuse(
         domains is not None and not isinstance(domains, Mapping),
         f"domains={domains!r}: give the values of each column, {{name: values}}",
         SchemaError,
     )
-    return {name: domain(name, values) for name, values in (domains or {}).items()}
+    return Declared({name: domain(name, values) for name, values in (domains or {}).items()})
 
 
 def domain(name: str, values: Any) -> pa.Array:
@@ -190,12 +197,20 @@ def value_type(name: str, kind: pa.DataType) -> pa.DataType:
         For temporal, nested and binary types, naming the column and the remedy.
     """
     kind = decoded(kind)
-    for canonical, tests in CANONICAL.items():
-        if any(test(kind) for test in tests):
-            return canonical
+    if (canonical := _canonical(kind)) is not None:
+        return canonical
     otherwise = "cast it to string or to a number"
     remedy = next((remedy for test, remedy in REMEDIES.items() if test(kind)), otherwise)
     raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
+
+
+@lru_cache
+def _canonical(kind: pa.DataType) -> pa.DataType | None:
+    """Return the canonical type of a type of values; None where they cannot be a category."""
+    found = (
+        canonical for canonical, tests in CANONICAL.items() if any(test(kind) for test in tests)
+    )
+    return next(found, None)
 
 
 def default_kind(name: str, kind: pa.DataType) -> Kind:

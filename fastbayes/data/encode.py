@@ -193,7 +193,7 @@ class Encoder:
         wanted = _with_parts(own, parts or {})
         picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
         forced = {*chosen(wanted, picks)}
-        listed = declared(domains)
+        listed = {**declared(domains)}
         if unknown := sorted(set(listed) - {*wanted, target}):
             raise SchemaError(
                 f"domains: there is no column {unknown[0]!r}; there are {names}"

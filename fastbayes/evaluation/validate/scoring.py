@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, Batch, joined, taken
+from fastbayes.core.domains import declared
 from fastbayes.core.errors import (
     DataError,
     FastBayesError,
@@ -553,7 +554,7 @@ def _settle(contestant: Contestant, mine: Score) -> None:
 
 def encoders_by(opened: Opened, schema: Schema) -> Callable[..., Encoder]:
     """Return what gives encoders with the classes and domains of a schema, however few rows."""
-    return partial(opened.learning, domains=domains_of(schema, str(opened.target)))
+    return partial(opened.learning, domains=declared(domains_of(schema, str(opened.target))))
 
 
 def domains_of(schema: Schema, target: str) -> dict[str, Any]:
