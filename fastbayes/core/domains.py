@@ -133,20 +133,20 @@ def positions(wanted: pa.Array, existing: pa.Array | None, name: str = "") -> ND
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-class Declared(dict[str, pa.Array]):
+class DeclaredDomains(dict[str, pa.Array]):
     """Domain arrays by column that were checked: scan after scan may declare them."""
 
 
-def declared(domains: Mapping[str, Any] | None) -> Declared:
+def declared(domains: Mapping[str, Any] | None) -> DeclaredDomains:
     """Return declared values by column as sorted domain arrays, checked once; see `domain`."""
-    if isinstance(domains, Declared):
+    if isinstance(domains, DeclaredDomains):
         return domains
     refuse(
         domains is not None and not isinstance(domains, Mapping),
         f"domains={domains!r}: give the values of each column, {{name: values}}",
         SchemaError,
     )
-    return Declared({name: domain(name, values) for name, values in (domains or {}).items()})
+    return DeclaredDomains({name: domain(name, values) for name, values in (domains or {}).items()})
 
 
 def domain(name: str, values: Any) -> pa.Array:
