@@ -174,12 +174,16 @@ def rendered(rows: int, found: Sequence[Scaled]) -> str:
         lines.append(
             row([
                 job.title + beside,
-                *(f"{seconds[n] * 1e3:,.3g} ms" for n in threads),
+                *(_milliseconds(seconds[n]) for n in threads),
                 f"{seconds[threads[0]] / ours:.3g} ×",
                 f"{job.cells / ours / 1e9:.3g}",
             ])
         )  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:,.0f} ms" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
 
 
 def scaled(rows: int, folder: Path, turns: int, seconds: float) -> list[Scaled]:
