@@ -256,6 +256,13 @@ class ChunkShapes(NamedTuple):
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
+    def lie_within(self, file: DataFile, most: int) -> bool:
+        """Return whether they are in a file, and have so many bytes together at most."""
+        sizes = self.sizes
+        if sizes.min(initial=1) <= 0 or sizes.max(initial=0) > most or sizes.sum() > most:
+            return False
+        return bool(((self.starts >= 4) & (self.starts <= file.size - sizes)).all())
+
 
 class Footers:
     """Footers of files, read when they are asked for; those used last stay, while there is room.
@@ -748,13 +755,14 @@ class GroupsReader(ChunkReader):
             pages = self._list(self._rows)
             packed = self._dictionary_pages(pages)
             others = [c for c, before in enumerate(self._packed) if packed[c] != before]
-            together = len(columns) > len(self._schema)
+            one = len(columns) == len(self._schema)
             roomy = (columns[:, _SIZES] <= done[:, _SIZES]).all()
-            if not (self._as_before([p.LISTED]) and roomy) or (others and together):
+            few = not others or (one and columns[others, p.FOUND].max() <= FEW_ENTRIES)
+            if not (self._as_before([p.LISTED]) and roomy and few):
                 return None
             self._decode(pages)
-        except (DataError, HandedOver):  # who reads them for themselves says what it is
-            return None
+        except (DataError, HandedOver, pa.ArrowException, OSError):
+            return None  # who reads them for themselves says what it is
         known = (columns[:, p.NULLS] > 0) == (done[:, p.NULLS] > 0)
         if not (self._as_before([p.ROWS, p.HELD]) and known.all()):
             return None
@@ -816,6 +824,8 @@ def wrong(place: str, name: str, status: int) -> FileFormatError:
     )
 
 
+# Entries of a dictionary that are found among those of another one by one.
+FEW_ENTRIES = 1 << 12
 # What the footer tells of a chunk that is read in the same way.
 _ALIKE = [p.CHUNK_TYPE, p.CHUNK_CODEC, p.CHUNK_VALUES, p.CHUNK_ENCODINGS, p.CHUNK_ELSEWHERE]
 # Where values and dictionaries go, and what room these need; where a page is.

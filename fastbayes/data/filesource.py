@@ -859,7 +859,7 @@ class ParquetReader(FileReader):
     ) -> tuple[DecodedRows, dict[str, NDArray[np.int64]]] | None:
         """Decode row groups to where others lie; see `SegmentPart`."""
         shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
-        for rows in earlier:
+        for rows in earlier if shapes.lie_within(self.file, DECODED_BYTES) else ():
             if rows.reader.is_like(schema, shapes):
                 with filling(self.file) as fill:
                     orders = rows.hold(shapes, fill)
