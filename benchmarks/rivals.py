@@ -30,12 +30,12 @@ def pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(default_threads())
 
 
-def memory_read(memory: NDArray[Any]) -> Run:
+def memory_read(memory: NDArray[Any], threads: int | None = None) -> Run:
     """Read the bytes once, in one stretch per thread: the floor under everything else."""
     words = memory.view(np.uint8).reshape(-1)
     words = words[: len(words) // 8 * 8].view(np.uint64)
-    parts = np.array_split(words, default_threads())
-    return lambda: sum(int(total) for total in pool().map(np.sum, parts))
+    parts = np.array_split(words, threads or default_threads())
+    return lambda: sum(int(total) for total in pool().map(np.sum, parts)) % (1 << 64)
 
 
 # -- counting ----------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 For machines of many cores. Every job is a whole call of a public function on what users have: an
 Arrow table, a Parquet directory, a directory to write. Numbers of threads take turns, so that what
-else the machine does meets all of them; a figure is the median over the turns. Beside each stands
-what reading alone makes of the same threads: bytes of the same table, added up in C.
+else the machine does meets all of them; a figure is the median over the turns. The first job tells
+how fast the bytes of the table can be read at all: numpy adds them up.
 
 Results must be the same for every number of threads, which is checked.
 """
@@ -17,21 +17,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 import fastbayes as fb
 from benchmarks import data, rivals
 from benchmarks.measure import machine
+from benchmarks.source_cases import indices_of, whole_table
 from benchmarks.table import row
-
-CLASSES = 4
+from fastbayes.data.source import open_source
 
 
 class Job(NamedTuple):
@@ -40,15 +36,17 @@ class Job(NamedTuple):
     title  what is done, to how much
     cells  columns of rows that it meets
     run    does it with so many threads; returns what is the same for every number
+    rival  does the same on all cores: its name, and how
     """
 
     title: str
     cells: int
     run: Callable[[int], Any]
+    rival: tuple[str, Callable[[], Any]] | None = None
 
 
 class Scaled(NamedTuple):
-    """Seconds of a job by its number of threads, and those of a rival on all cores, if any."""
+    """Seconds of a job by its number of threads, and those of its rival, if it has one."""
 
     job: Job
     seconds: dict[int, float]
@@ -61,21 +59,17 @@ def thread_counts() -> list[int]:
     return [1 << i for i in range((cores or 1).bit_length())]
 
 
-def table_of(rows: int, columns: int = 30) -> pa.Table:
-    """Return a table of dictionaries with int8 indices, in one chunk each."""
-    sizes = data.mixed_values(columns)
-    table = data.arrow_table(rows, sizes, CLASSES, shuffled=False).combine_chunks()
-    kind = pa.dictionary(pa.int8(), pa.string())
-    return table.cast(pa.schema([(name, kind) for name in table.column_names]))
-
-
 def jobs(rows: int, folder: Path) -> Iterator[Job]:
     """Yield the jobs."""
-    table = table_of(rows)
+    table = whole_table(rows, data.mixed_values(), "int8")
     features, cells = table.drop_columns(["class"]), 30 * rows
     few = table.slice(0, min(rows, 1_000_000))
-    words = _words(table)
-    yield Job("reading alone: bytes of that table", cells, lambda threads: _sum(words, threads))
+    indices = indices_of(table)
+
+    def read(threads: int) -> Any:
+        return rivals.memory_read(indices, threads)()
+
+    yield Job("reading alone: bytes of that table", cells, read)
 
     def counted(threads: int) -> Any:
         return fb.count(table, "class", threads=threads)
@@ -99,7 +93,10 @@ def jobs(rows: int, folder: Path) -> Iterator[Job]:
     def fitted(threads: int) -> Any:
         return fb.NaiveBayes(threads=threads).fit(path, "class").statistics_
 
-    yield Job("naive Bayes from Parquet, Snappy", 20 * rows, fitted)
+    names = [name for name in open_source(path).schema.names if name != "class"]
+    queries = rivals.duckdb_counts(path, names, "class")
+    rival = None if queries is None else ("DuckDB", queries)
+    yield Job("naive Bayes from Parquet, Snappy", 20 * rows, fitted, rival)
     scorer = fb.NaiveBayes().fit(path, "class")
 
     def written(threads: int) -> Any:
@@ -121,22 +118,6 @@ def parquet(rows: int, folder: Path) -> Path:
     return data.linked(data.parquet("long", rows // 8, folder), 8, folder)
 
 
-def _words(table: pa.Table) -> list[NDArray[np.uint64]]:
-    """Return the indices of a table where they lie, as words that numpy adds up fastest."""
-    found = []
-    for column in table.columns:
-        for chunk in column.chunks:
-            held = chunk.indices.to_numpy()
-            found.append(held[: len(held) // 8 * 8].view(np.uint64))
-    return found
-
-
-def _sum(words: Sequence[NDArray[np.uint64]], threads: int) -> int:
-    parts = [part for column in words for part in np.array_split(column, threads)]
-    with ThreadPoolExecutor(threads) as pool:
-        return sum(int(total) for total in pool.map(np.sum, parts)) % (1 << 64)
-
-
 def measured(job: Job, threads: Sequence[int], turns: int, seconds: float) -> Scaled:
     """Return the median times of a job; numbers of threads take turns, for so long at most."""
     times: dict[int, list[float]] = {n: [] for n in threads}
@@ -153,7 +134,14 @@ def measured(job: Job, threads: Sequence[int], turns: int, seconds: float) -> Sc
             del found
         if time.perf_counter() > end:
             break
-    return Scaled(job, {n: statistics.median(each) for n, each in times.items()})
+    rival = None if job.rival is None else statistics.median(map(_timed, [job.rival[1]] * 3))
+    return Scaled(job, {n: statistics.median(each) for n, each in times.items()}, rival)
+
+
+def _timed(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
 def rendered(rows: int, found: Sequence[Scaled]) -> str:
@@ -170,10 +158,12 @@ def rendered(rows: int, found: Sequence[Scaled]) -> str:
     ]
     for job, seconds, rival in found:
         ours = seconds[threads[-1]]
-        beside = "" if rival is None else f"; DuckDB {rival / ours:.3g} × the time of ours"
+        title = job.title
+        if job.rival is not None and rival is not None:
+            title += f"; {job.rival[0]} takes {rival / ours:.3g} × that of all threads"
         lines.append(
             row([
-                job.title + beside,
+                title,
                 *(_milliseconds(seconds[n]) for n in threads),
                 f"{seconds[threads[0]] / ours:.3g} ×",
                 f"{job.cells / ours / 1e9:.3g}",
@@ -191,17 +181,6 @@ def scaled(rows: int, folder: Path, turns: int, seconds: float) -> list[Scaled]:
     found = []
     for job in jobs(rows, folder):
         line = measured(job, thread_counts(), turns, seconds)
-        if "from Parquet, Snappy" in job.title:
-            path = parquet(rows, folder)
-            names = [name for name in pq.ParquetDataset(path).schema.names if name != "class"]
-            queries = rivals.duckdb_counts(path, names, "class")
-            if queries is not None:
-                times = []
-                for _ in range(3):
-                    start = time.perf_counter()
-                    queries()
-                    times.append(time.perf_counter() - start)
-                line = line._replace(rival=statistics.median(times))
         print(job.title, {n: round(t * 1e3, 2) for n, t in line.seconds.items()}, flush=True)
         found.append(line)
     return found

@@ -43,14 +43,14 @@ def _assert_equal_counts(one: Any, other: Any) -> None:
 # -- tables in memory --------------------------------------------------------------------------
 
 
-def _table(rows: int, sizes: list[int], indices: str) -> pa.Table:
+def whole_table(rows: int, sizes: list[int], indices: str) -> pa.Table:
     """Return a table of dictionary columns in one chunk each, with such indices."""
     table = data.arrow_table(rows, sizes, 4, shuffled=False).combine_chunks()
     kind = pa.dictionary(pa.type_for_alias(indices), pa.string())
     return table.cast(pa.schema([(name, kind) for name in table.column_names]))
 
 
-def _indices(table: pa.Table) -> Any:
+def indices_of(table: pa.Table) -> Any:
     chunks = (chunk for column in table.columns for chunk in column.chunks)
     return np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
 
@@ -64,11 +64,11 @@ def _chunks(*, shuffled: bool) -> Build:
         cells = float(rows * len(sizes))
         sides = {
             OURS: Side(lambda: fb.count(table, "class"), cells),
-            FLOOR: Side(rivals.memory_read(_indices(table)), cells),
+            FLOOR: Side(rivals.memory_read(indices_of(table)), cells),
         }
 
         def check(results: dict[str, Any]) -> None:
-            whole = fb.count(_table(rows, sizes, "int8"), "class")
+            whole = fb.count(whole_table(rows, sizes, "int8"), "class")
             _assert_equal_counts(results[OURS], whole)
 
         return Work(sides, check)
@@ -81,13 +81,13 @@ def _whole(indices: str) -> Build:
 
     def build(rows: int, _: Path) -> Work:
         sizes = data.mixed_values()
-        table, few = _table(rows, sizes, indices), min(rows, FEW)
+        table, few = whole_table(rows, sizes, indices), min(rows, FEW)
         cells = float(rows * len(sizes))
         codes = data.coded(few, sizes, 4, seed=1)
         sides = {
             OURS: Side(lambda: fb.count(table, "class"), cells),
             ONE_THREAD: Side(lambda: fb.count(table, "class", threads=1), cells),
-            FLOOR: Side(rivals.memory_read(_indices(table)), cells),
+            FLOOR: Side(rivals.memory_read(indices_of(table)), cells),
             SKLEARN: Side(rivals.sklearn_fit(codes, few), float(few * len(sizes))),
         }
 
@@ -124,7 +124,7 @@ def beside_a_loop(run: Run, turn: Callable[[], object] = int) -> Run:
 
 def _beside(rows: int, _: Path) -> Work:
     sizes, held = data.mixed_values(), bytes(1 << 20)
-    table, cells = _table(rows, sizes, "int8"), float(rows * len(sizes))
+    table, cells = whole_table(rows, sizes, "int8"), float(rows * len(sizes))
 
     def alone() -> Any:
         return fb.count(table, "class", threads=1)
@@ -147,7 +147,7 @@ def _predicted(make: Callable[[], Any], *, same: bool) -> Build:
 
     def build(rows: int, _: Path) -> Work:
         sizes, few = data.mixed_values(), min(rows, FEW)
-        table = _table(rows, sizes, "int8")
+        table = whole_table(rows, sizes, "int8")
         model = make().fit(table.slice(0, few), "class")
         features = table.drop_columns(["class"])
         matrix, classes = data.coded(few, sizes, 4, seed=1).matrix(few)

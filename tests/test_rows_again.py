@@ -148,6 +148,20 @@ def test_values_that_come_later_have_room(tmp_path: Path) -> None:
     check(written(tmp_path / "rows.parquet", groups), groups)
 
 
+def test_columns_without_a_value(tmp_path: Path) -> None:
+    def blank(seed: int) -> pa.Table:
+        rows = some(seed, nulls="b")
+        return rows.set_column(1, "b", pa.nulls(ROWS, pa.string()))
+
+    for k, groups in enumerate(
+        (
+            [some(0, nulls="b"), blank(1), some(2, nulls="b"), blank(3)],
+            [blank(0), blank(1), some(2)],
+        )
+    ):
+        check(written(tmp_path / f"{k}.parquet", groups), groups)
+
+
 def test_many_values_in_another_order(tmp_path: Path, again: Counter[bool]) -> None:
     groups = [some(k, words=5_000) for k in range(2)]
     groups.append(some(2, words=5_000).sort_by("c"))

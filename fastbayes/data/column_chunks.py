@@ -183,21 +183,17 @@ class Footer:
         return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
 
     def shapes(self, schema: pa.Schema, groups: Sequence[int], kernels: ModuleType) -> ChunkShapes:
-        """Return what is told of the chunks of columns in row groups; see `divide`."""
+        """Return where the chunks of columns are in row groups, and how they are read."""
         known = self._shaped
         if known is None or known[0] is not schema:
             layouts, _ = self._laid_out(schema)
             found = self._places(kernels)[:, [layout.column for layout in layouts]]
-            data, dictionary = found[:, :, p.CHUNK_DATA], found[:, :, p.CHUNK_DICTIONARY]
-            first = (dictionary > 0) & (dictionary < data)
-            told = np.dstack([found[:, :, _ALIKE], first])
-            starts = np.where(first, dictionary, data)
-            known = schema, told, starts, found[:, :, p.CHUNK_SIZE]
-            self._shaped = known
-        told, starts, sizes = (each[groups] for each in known[1:])
+            fields = np.dstack([found[:, :, _ALIKE], found[:, :, p.CHUNK_DICTIONARY] > 0])
+            self._shaped = known = schema, fields, _starts(found), found[:, :, p.CHUNK_SIZE]
+        fields, starts, sizes = (each[groups] for each in known[1:])
         rows = [self.rows[group] for group in groups]
         return ChunkShapes(
-            (*self._laid_out(schema), rows, told.tobytes()), starts.ravel(), sizes.ravel()
+            (*self._laid_out(schema), rows, fields.tobytes()), starts.ravel(), sizes.ravel()
         )
 
     def divide(
@@ -211,8 +207,9 @@ class Footer:
         chunks, reasons = [], dict(reasons)
         place = f"{self._origin}, row group {group}"
         found = self._places(kernels)[group, [layout.column for layout in layouts]]
-        for layout, each in zip(layouts, found.tolist(), strict=True):
-            chunk = _chunk(layout, each, self.rows[group], place)
+        starts = _starts(found).tolist()
+        for layout, each, start in zip(layouts, found.tolist(), starts, strict=True):
+            chunk = _chunk(layout, each, start, self.rows[group], place)
             if isinstance(chunk, str):
                 reasons[layout.name] = chunk
             else:
@@ -247,12 +244,12 @@ class Footer:
 class ChunkShapes(NamedTuple):
     """Column chunks of row groups, as the footer tells of them.
 
-    told    all but where they are: chunks of which this is equal are read in the same way
+    format  all but where they are: chunks of which this is equal are read in the same way
     starts  (n_chunks,) int64, row group by row group
     sizes   (n_chunks,) int64
     """
 
-    told: tuple[Any, ...]
+    format: tuple[Any, ...]
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
@@ -323,7 +320,15 @@ def filling(file: DataFile) -> Iterator[Fill]:
             handle.close()
 
 
-def _chunk(layout: _Layout, found: list[int], n_rows: int, place: str) -> ColumnChunk | str:
+def _starts(chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where chunks begin in the file: the dictionary comes first, if there is one."""
+    data, dictionary = chunks[..., p.CHUNK_DATA], chunks[..., p.CHUNK_DICTIONARY]
+    return np.where((dictionary > 0) & (dictionary < data), dictionary, data)
+
+
+def _chunk(
+    layout: _Layout, found: list[int], start: int, n_rows: int, place: str
+) -> ColumnChunk | str:
     """Return the chunk of a column in a row group, or why the kernels do not read it.
 
     `found` is what the footer tells of it.
@@ -336,11 +341,9 @@ def _chunk(layout: _Layout, found: list[int], n_rows: int, place: str) -> Column
         for encoding, called in _ENCODINGS.items():
             if encodings >> encoding & 1:
                 return f"encoded as {called}"
-    dictionary, start = found[p.CHUNK_DICTIONARY], found[p.CHUNK_DATA]
+    dictionary = found[p.CHUNK_DICTIONARY]
     if layout.kind == p.STRINGS and not (dictionary and encodings & _BY_ENTRIES):
         return "strings without a dictionary"
-    if 0 < dictionary < start:
-        start = dictionary
     size = found[p.CHUNK_SIZE]
     alike = found[p.CHUNK_VALUES] == n_rows and found[p.CHUNK_TYPE] == layout.stored
     if not alike or found[p.CHUNK_ELSEWHERE] or encodings & ~_OWN or start < 4 or size <= 0:
@@ -712,7 +715,7 @@ class GroupsReader(ChunkReader):
         dictionaries: Dictionaries,
     ) -> None:
         super().__init__(chunks, fill, dictionaries, RUN_BYTES)
-        self._schema, self._told = schema, shapes.told
+        self._schema, self._format = schema, shapes.format
         # the columns when none and when all of it was decoded
         self._begun, self._done = self._columns.copy(), np.empty((0, p.N_COLUMN), np.int64)
         self._numbers: dict[int, dict[bytes, int]] = {}  # of the first entries, by column
@@ -738,11 +741,11 @@ class GroupsReader(ChunkReader):
         return DecodedRows(self._schema, self._rows[::n], groups, self._out, held, self)
 
     def is_like(self, schema: pa.Schema, shapes: ChunkShapes) -> bool:
-        """Return whether the footer tells the same of row groups as of these."""
-        return shapes.told == self._told and self._schema.equals(schema)
+        """Return whether row groups are read in the same way as these."""
+        return shapes.format == self._format and self._schema.equals(schema)
 
     def take_again(self, shapes: ChunkShapes, fill: Fill) -> dict[int, NDArray[np.int64]] | None:
-        """Decode row groups of which the footer tells the same to where these lie.
+        """Decode row groups that are read in the same way to where these lie.
 
         Returns None if they are not alike, else for columns whose entries are no longer those
         decoded last which of the first ones they are; see `DecodedRows.hold`.
@@ -836,6 +839,8 @@ _PLACED = [p.OF, p.AT, p.PACKED]
 def _entries(column: NDArray[np.int64], tables: NDArray[np.uint8]) -> list[bytes]:
     """Return the entries of a dictionary of strings."""
     n, at, text = column[[p.ENTRIES, p.TABLE, p.TEXT]].tolist()
+    if n < 1:
+        return []
     ends = tables[at : at + 4 * (n + 1)].view(np.int32).tolist()
     raw = tables[text : text + ends[-1]].tobytes()
     return [raw[begin:end] for begin, end in pairwise(ends)]

@@ -615,12 +615,14 @@ class LookedUp:
             self._classes = codes
         return self._classes
 
-    def is_lasting(self, rows: DecodedRows) -> bool:
+    def is_lasting(self, rows: Rows | DecodedRows) -> bool:
         """Return whether others that take the place of these rows have codes by the same tables.
 
         See `DecodedRows.hold`. That is so where all values are entries of dictionaries that have
         codes, and nothing else of the rows was looked at.
         """
+        if not isinstance(rows, DecodedRows):
+            return False
         if self.kept is not None or self.weight is not None or self._numeric:
             return False
         if not isinstance(self._classes, Unwritten) or not is_indices(rows.schema):

@@ -97,8 +97,8 @@ class Piece(NamedTuple):
     together  whether its batches are few, and handed out as a table, or as they were decoded
     apart     opens columns of numbers of these names to be decoded block by block, those for which
               that can be, and returns with them what reads the other columns; None: it cannot
-    parts     pieces that it consists of, if any
     into      as in `SegmentPart`
+    goes_on   whether the next piece is of the same segment
     """
 
     first_row: int
@@ -106,19 +106,8 @@ class Piece(NamedTuple):
     read: Read
     together: bool = False
     apart: ReadApart | None = None
-    parts: Sequence[Piece] = ()
     into: Callable[[Sequence[DecodedRows]], tuple[DecodedRows, Any] | None] | None = None
-
-    @classmethod
-    def of(cls, parts: Sequence[Piece]) -> Piece:
-        """Return the piece of rows that follow on each other."""
-        n_rows = sum(part.n_rows or 0 for part in parts)
-
-        def read() -> Iterator[Rows]:
-            for part in parts:
-                yield from part.read()
-
-        return cls(parts[0].first_row, n_rows, read, parts[0].together, parts=parts)
+    goes_on: bool = False
 
 
 class FileReader(ABC):
@@ -446,23 +435,39 @@ class FileSource(Source):
             columns, origin = self._columns_of(reader), reader.file.origin
             with leaving_out(self._on_error), reading(origin, _REMEDY):
                 rows, merged = min(block_rows, BLOCK_ROWS), self.merged and block_rows > BLOCK_ROWS
+                pieces: list[Piece] = []
                 for piece in reader.pieces(columns, rows, self.batch_bytes, threads, merged):
-                    read = partial(self._read, reader, piece, block_rows)
-                    apart = piece.apart and partial(self._read_apart, reader, piece, block_rows)
-                    given = piece.first_row, piece.n_rows, read
-                    parts = self._parts(reader, piece, block_rows)
-                    yield Segment(index, origin, *given, read_apart=apart, parts=parts)
-                    index += 1
+                    pieces.append(piece)
+                    if not piece.goes_on:
+                        yield self._segment(index, reader, pieces, block_rows)
+                        index, pieces = index + 1, []
 
-    def _parts(self, reader: FileReader, piece: Piece, block_rows: int) -> list[SegmentPart]:
-        """Return what a piece consists of, where rows may take the place of earlier ones."""
+    def _segment(
+        self, index: int, reader: FileReader, pieces: Sequence[Piece], block_rows: int
+    ) -> Segment:
+        """Return the segment of pieces that follow on each other."""
+        reads = [partial(self._read, reader, piece, block_rows) for piece in pieces]
+        sizes = [piece.n_rows for piece in pieces]
         parts = []
-        for part in piece.parts or [piece]:
-            if part.n_rows is None or part.into is None or self._twice(reader):
-                return []
-            read = partial(self._read, reader, part, block_rows)
-            parts.append(SegmentPart(part.n_rows, read, part.into))
-        return parts
+        if not self._twice(reader):
+            parts = [
+                SegmentPart(piece.n_rows, read, piece.into)
+                for piece, read in zip(pieces, reads, strict=True)
+                if piece.n_rows is not None and piece.into is not None
+            ]
+        (first, *more) = pieces
+        apart = None
+        if first.apart and not more:
+            apart = partial(self._read_apart, reader, first, block_rows)
+        return Segment(
+            index,
+            reader.file.origin,
+            first.first_row,
+            None if None in sizes else sum(n or 0 for n in sizes),
+            reads[0] if not more else partial(_one_by_one, reads),
+            read_apart=apart,
+            parts=parts if len(parts) == len(pieces) else (),
+        )
 
     @contextmanager
     def _read_apart(
@@ -483,10 +488,6 @@ class FileSource(Source):
             yield rest._read(reader, piece._replace(read=read), block_rows), numbers
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
-        if piece.parts:  # one is let go of before the next one
-            for part in piece.parts:
-                yield from self._read(reader, part, block_rows)
-            return
         with reading(reader.file.origin, _REMEDY):
             batches = self._conformed(reader, piece)
             if piece.together:
@@ -534,6 +535,12 @@ class FileSource(Source):
                 _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)
             )
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _one_by_one(reads: Sequence[Read]) -> Iterator[Rows]:
+    """Yield what one after the other reads."""
+    for read in reads:
+        yield from read()
 
 
 def together(batches: Iterable[pa.RecordBatch | DecodedRows]) -> Iterator[pa.Table | DecodedRows]:
@@ -734,7 +741,6 @@ class ParquetReader(FileReader):
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
         for some in (full[k : k + at_once] for k in range(0, len(full), at_once)):
-            parts: list[Piece] = []
             while some:
                 groups = some[:]
                 while len(groups) > 1 and sum(self._rows[group] for group in groups) > joined:
@@ -752,12 +758,9 @@ class ParquetReader(FileReader):
                     into = partial(self._read_into, own, groups)
                 if len(groups) == 1 and self.file.local and self._is_ours():
                     apart = partial(self._apart, own, groups[0], *how)
-                parts.append(Piece(first, n_rows, read, whole, apart, (), into))
                 first, some = first + n_rows, some[len(groups) :]
-            if len(parts) > 1 and all(part.together for part in parts):
-                yield Piece.of(parts)
-            else:
-                yield from parts
+                goes_on = whole and bool(some)
+                yield Piece(first - n_rows, n_rows, read, whole, apart, into, goes_on)
 
     def _at_once(self, threads: int) -> int:
         """Return how many row groups may be decoded one after another, as one piece.

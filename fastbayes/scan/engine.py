@@ -24,7 +24,6 @@ from fastbayes.core.text_tables import size
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
 from fastbayes.core.threads import resolved_threads as resolved_threads
-from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
 from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.order import sorted_values
@@ -647,8 +646,7 @@ def _scanned(
                 crossed = partial(crossing.crossed, segment, rows, block, known.kept)
             own_of = partial(sums.at, rows, known)
             add = partial(_update, budget, own_of, held, shape, crossed)
-            decoded = block if isinstance(block, DecodedRows) and repeatable and not own else None
-            lasting = decoded if decoded is not None and known.is_lasting(decoded) else None
+            lasting = block if repeatable and not own and known.is_lasting(block) else None
             how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
             kept = False
             try:

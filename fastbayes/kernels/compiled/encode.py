@@ -102,8 +102,8 @@ class CodeWriter:
         memory: NDArray[np.uint8],
     ) -> None:
         self._kept, self._memory = columns, memory
-        self._told = _described(columns)
-        self._pieces = readonly(self._told)
+        self._fields = _described(columns)
+        self._pieces = readonly(self._fields)
         self._others: dict[int, NDArray[np.uint32]] = {}
         borders = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
         start = address_of(memory)
@@ -131,7 +131,7 @@ class CodeWriter:
         first, behind = self._columns[column, [_FIRST, _BEHIND]].tolist()
         n_entries = len(table) - 2
         same = np.array_equal(table[:-2], np.arange(n_entries))
-        self._told[first:behind, _TRANSLATED] = address_of(table), n_entries, same
+        self._fields[first:behind, _TRANSLATED] = address_of(table), n_entries, same
         self._others[column] = table
 
     def write(self, first: int, n: int) -> None:
