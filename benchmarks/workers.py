@@ -45,7 +45,8 @@ class _Spent:
         wall, cpu = time.perf_counter(), _cpu_of_tree()
         job()
         self.wall.append(time.perf_counter() - wall)
-        self.cpu.append(_cpu_of_tree() - cpu)
+        # what took less than a tick of this clock may be seen to have taken none
+        self.cpu.append(max(_cpu_of_tree() - cpu, 1 / os.sysconf("SC_CLK_TCK")))
 
 
 def _descendants() -> list[int]:
