@@ -16,7 +16,7 @@ from mutating import mutations
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
-from fastbayes.data.column_chunks import GroupsReader
+from fastbayes.scan.repeated_counts import RepeatedCounts
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -33,14 +33,15 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     """Return how often row groups were alike, and were not, from now on."""
     found: Counter[bool] = Counter()
-    take = GroupsReader.take_again
+    add = RepeatedCounts.add
 
-    def noting(*given: Any) -> Any:
-        orders = take(*given)
-        found[orders is not None] += 1
-        return orders
+    def noting(counts: RepeatedCounts, *given: Any) -> int:
+        n = add(counts, *given)
+        found[True] += n
+        found[False] += not n and counts.counts() is not None
+        return n
 
-    monkeypatch.setattr(GroupsReader, "take_again", noting)
+    monkeypatch.setattr(RepeatedCounts, "add", noting)
     return found
 
 
@@ -85,7 +86,7 @@ def test_counts(compression: str, nulls: str, tmp_path: Path, again: Counter[boo
     groups = [some(k, nulls=nulls) for k in range(6)]
     path = written(tmp_path / "rows.parquet", groups, compression=compression)
     check(path, groups)
-    assert again == {True: 5 * len(MODELS)}
+    assert again[True] == 5 * len(MODELS) * (compression != "gzip")
 
 
 @pytest.mark.parametrize("threads", [2, 3])
@@ -102,7 +103,7 @@ def test_several_row_groups_together(
         monkeypatch.setattr(f"fastbayes.data.filesource.{most}", 3 * ROWS)
     groups = [some(k, nulls="b") for k in range(12)]
     check(written(tmp_path / "rows.parquet", groups), groups)
-    assert again == {True: 3 * len(MODELS)}
+    assert again == {True: 3 * len(MODELS), False: 0}
 
 
 def test_what_differs_is_read_for_itself(tmp_path: Path, again: Counter[bool]) -> None:
@@ -128,7 +129,7 @@ def test_values_in_another_order(nulls: str, tmp_path: Path, again: Counter[bool
     groups += [fewer, groups[0], groups[4], fewer, groups[1]]
     check(written(tmp_path / "rows.parquet", groups), groups)
     if not nulls:  # else more values of one column are known where others are not
-        assert again == {True: 10 * len(MODELS)}
+        assert again == {True: 10 * len(MODELS), False: 0}
 
 
 def test_the_longest_rows_stay(tmp_path: Path, again: Counter[bool]) -> None:
@@ -139,7 +140,7 @@ def test_the_longest_rows_stay(tmp_path: Path, again: Counter[bool]) -> None:
     for k, groups in enumerate(each):
         written(files / f"part-{k}.parquet", groups)
     check(files, [*chain(*each)])
-    assert again == {True: 10 * len(MODELS)}
+    assert again[True] == 10 * len(MODELS)
 
 
 def test_values_that_come_later_have_room(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError, FileFormatError
+from fastbayes.core.errors import FileFormatError
 from fastbayes.core.threads import mapped
 from fastbayes.data.decoded_rows import DecodedRows, arrow_array
 from fastbayes.data.lent_memory import lend
@@ -182,18 +182,25 @@ class Footer:
         chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()
         return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
 
-    def shapes(self, schema: pa.Schema, groups: Sequence[int], kernels: ModuleType) -> ChunkShapes:
-        """Return where the chunks of columns are in row groups, and how they are read."""
+    def shapes(
+        self, schema: pa.Schema, groups: NDArray[np.int64], kernels: ModuleType
+    ) -> ChunkShapes:
+        """Return where the chunks of columns are in row groups, and how they are read.
+
+        groups  (n, n_groups) int64, row groups that are decoded together
+        """
         known = self._shaped
         if known is None or known[0] is not schema:
             layouts, _ = self._laid_out(schema)
             found = self._places(kernels)[:, [layout.column for layout in layouts]]
             fields = np.dstack([found[:, :, _ALIKE], found[:, :, p.CHUNK_DICTIONARY] > 0])
-            self._shaped = known = schema, fields, _starts(found), found[:, :, p.CHUNK_SIZE]
-        fields, starts, sizes = (each[groups] for each in known[1:])
-        rows = [self.rows[group] for group in groups]
+            rows = np.array(self.rows, np.int64)
+            self._shaped = known = schema, rows, fields, _starts(found), found[:, :, p.CHUNK_SIZE]
+        rows, fields, starts, sizes = (each[groups] for each in known[1:])
+        n = len(groups)
         return ChunkShapes(
-            (*self._laid_out(schema), rows, fields.tobytes()), starts.ravel(), sizes.ravel()
+            *(self._laid_out(schema), rows, fields.reshape(n, -1)),
+            *(starts.reshape(n, -1), sizes.reshape(n, -1)),
         )
 
     def divide(
@@ -242,23 +249,34 @@ class Footer:
 
 
 class ChunkShapes(NamedTuple):
-    """Column chunks of row groups, as the footer tells of them.
+    """Column chunks of row groups that are decoded together, as the footer tells of them.
 
-    format  all but where they are: chunks of which this is equal are read in the same way
-    starts  (n_chunks,) int64, row group by row group
-    sizes   (n_chunks,) int64
+    layout  of the columns
+    rows    (n, n_groups) int64
+    fields  (n, n_fields) int64, all but where they are: where layout, rows and fields are equal,
+            they are read in the same way
+    starts  (n, n_chunks) int64, row group by row group
+    sizes   (n, n_chunks) int64
     """
 
-    format: tuple[Any, ...]
+    layout: tuple[Any, ...]
+    rows: NDArray[np.int64]
+    fields: NDArray[np.int64]
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
-    def lie_within(self, file: DataFile, most: int) -> bool:
-        """Return whether they are in a file, and have so many bytes together at most."""
-        sizes = self.sizes
-        if sizes.min(initial=1) <= 0 or sizes.max(initial=0) > most or sizes.sum() > most:
-            return False
-        return bool(((self.starts >= 4) & (self.starts <= file.size - sizes)).all())
+    def like(self, first: ChunkShapes, size: int, most: int) -> int:
+        """Return how many, from the first on, are read like others.
+
+        They must be in a file of this size, and have so many bytes at most.
+        """
+        if first.layout != self.layout or first.rows.shape[1:] != self.rows.shape[1:]:
+            return 0
+        starts, sizes = self.starts, self.sizes
+        alike = (self.rows == first.rows).all(1) & (self.fields == first.fields).all(1)
+        alike &= (sizes > 0).all(1) & (sizes <= most).all(1) & (sizes.sum(1) <= most)
+        alike &= ((starts >= 4) & (starts <= size - sizes)).all(1)
+        return len(alike) if alike.all() else int(alike.argmin())
 
 
 class Footers:
@@ -701,7 +719,7 @@ class GroupsReader(ChunkReader):
     chunks
         Those of each row group in turn.
     shapes
-        What the footer tells of them.
+        What the footer tells of them, as one.
     fill, dictionaries
         As in `ChunkReader`.
     """
@@ -715,10 +733,8 @@ class GroupsReader(ChunkReader):
         dictionaries: Dictionaries,
     ) -> None:
         super().__init__(chunks, fill, dictionaries, RUN_BYTES)
-        self._schema, self._format = schema, shapes.format
-        # the columns when none and when all of it was decoded
-        self._begun, self._done = self._columns.copy(), np.empty((0, p.N_COLUMN), np.int64)
-        self._numbers: dict[int, dict[bytes, int]] = {}  # of the first entries, by column
+        self._schema, self.shapes = schema, shapes
+        self._begun = self._columns.copy()
 
     def take_all(self) -> DecodedRows:
         """Return all rows."""
@@ -735,73 +751,50 @@ class GroupsReader(ChunkReader):
             self._find_dictionaries_of_group(k * n, stop)
         held = [self._dictionaries[k : k + n] for k in range(0, len(self._chunks), n)]
         self._begun[:, p.UNIT] = self._columns[:, p.UNIT]
-        self._done = self._columns.copy()
-        self._packed = self._dictionary_pages(pages)
-        self._first, self._tables = self._tables, np.empty_like(self._tables)
+        self._decoded = pages
         return DecodedRows(self._schema, self._rows[::n], groups, self._out, held, self)
 
-    def is_like(self, schema: pa.Schema, shapes: ChunkShapes) -> bool:
-        """Return whether row groups are read in the same way as these."""
-        return shapes.format == self._format and self._schema.equals(schema)
+    @property
+    def again(self) -> bool:
+        """Whether kernels alone decode others like these."""
+        codecs = {chunk.compression for chunk in self._chunks}
+        return all(codec == "ZSTD" or CODECS[codec] != p.FOREIGN for codec in codecs)
 
-    def take_again(self, shapes: ChunkShapes, fill: Fill) -> dict[int, NDArray[np.int64]] | None:
-        """Decode row groups that are read in the same way to where these lie.
+    def memory(self) -> dict[str, Any]:
+        """Return where row groups like these may be decoded, and what these left there.
 
-        Returns None if they are not alike, else for columns whose entries are no longer those
-        decoded last which of the first ones they are; see `DecodedRows.hold`.
+        As `kernels.compiled.row_groups.Chunks` takes it. The values of these lie there, too.
         """
-        columns, done = self._columns, self._done
-        columns[...] = self._begun
-        columns[:, p.MORE] = self._sizes = shapes.sizes
-        self._starts, self._rooms, self._fill = shapes.starts, np.zeros_like(self._rooms), fill
-        try:
-            pages = self._list(self._rows)
-            packed = self._dictionary_pages(pages)
-            others = [c for c, before in enumerate(self._packed) if packed[c] != before]
-            one = len(columns) == len(self._schema)
-            roomy = (columns[:, _SIZES] <= done[:, _SIZES]).all()
-            few = not others or (one and columns[others, p.FOUND].max() <= FEW_ENTRIES)
-            if not (self._as_before([p.LISTED]) and roomy and few):
-                return None
-            self._decode(pages)
-        except (DataError, HandedOver, pa.ArrowException, OSError):
-            return None  # who reads them for themselves says what it is
-        known = (columns[:, p.NULLS] > 0) == (done[:, p.NULLS] > 0)
-        if not (self._as_before([p.ROWS, p.HELD]) and known.all()):
-            return None
-        orders = {}
-        for c in others:
-            if c not in self._numbers:
-                entries = _entries(done[c], self._first)
-                self._numbers[c] = {entry: number for number, entry in enumerate(entries)}
-            numbers = [self._numbers[c].get(e, -1) for e in _entries(columns[c], self._tables)]
-            if -1 in numbers:
-                return None
-            orders[c] = np.array(numbers, np.int64)
-        self._packed = packed
-        return orders
+        done, packed = self._columns, int(self._sizes.sum())
+        largest = int(self._decoded[:, p.VALUES].max(initial=0))
+        memory = {
+            "columns": np.stack([done, self._begun, done]),
+            "pages": self._pages,
+            "held": self._dictionary_pages(),
+            "source": lend(packed + packed // 4 + len(done) * p.ALIGNED + p.SLACK),
+            "unpacked": lend(2 * len(self._unpacked)),
+            "tables": np.empty_like(self._tables),
+            "indices": lend(2 * largest * (int(done[:, p.UNIT].max()) + 4) + p.LEAD),
+            "out": self._out,
+            "first": self._tables,
+        }
+        self._source = self._unpacked = self._indices = self._source[:0]
+        return memory
 
-    def _dictionary_pages(self, pages: NDArray[np.int64]) -> list[bytes]:
+    def is_short(self, c: int) -> bool:
+        """Return whether the only chunk of a column has few entries.
+
+        These are found among those of another one.
+        """
+        alone = len(self._columns) == len(self._schema)
+        return alone and bool(0 <= self._columns[c, p.ENTRIES] <= FEW_ENTRIES)
+
+    def _dictionary_pages(self) -> list[bytes]:
         """Return the bytes of each column's dictionary as they stand in the file."""
-        found = [b""] * len(self._columns)
+        found, pages = [b""] * len(self._columns), self._decoded
         for of, at, size in pages[pages[:, p.TYPE] == p.DICTIONARY][:, _PLACED].tolist():
             found[of] = self._source[at : at + size].tobytes()
         return found
-
-    def _as_before(self, fields: list[int]) -> bool:
-        return np.array_equal(self._columns[:, fields], self._done[:, fields])
-
-    def _make_tables(self) -> None:
-        if len(self._done):
-            self._columns[:, _TABLES] = self._done[:, _TABLES]
-        else:
-            super()._make_tables()
-
-    def _make_room(self) -> None:
-        if len(self._done):
-            self._columns[:, _ROOM] = self._done[:, _ROOM]
-        else:
-            super()._make_room()
 
     def _find_dictionaries_of_group(self, first: int, stop: int) -> None:
         """Find or make the dictionaries of a row group: its first chunk, and its tables' end."""
@@ -831,19 +824,8 @@ def wrong(place: str, name: str, status: int) -> FileFormatError:
 FEW_ENTRIES = 1 << 12
 # What the footer tells of a chunk that is read in the same way.
 _ALIKE = [p.CHUNK_TYPE, p.CHUNK_CODEC, p.CHUNK_VALUES, p.CHUNK_ENCODINGS, p.CHUNK_ELSEWHERE]
-# Where values and dictionaries go, and what room these need; where a page is.
-_ROOM, _TABLES, _SIZES = [p.OUT, p.KNOWN], [p.TABLE, p.TEXT], [p.FOUND, p.SPACE]
+# Where a page is.
 _PLACED = [p.OF, p.AT, p.PACKED]
-
-
-def _entries(column: NDArray[np.int64], tables: NDArray[np.uint8]) -> list[bytes]:
-    """Return the entries of a dictionary of strings."""
-    n, at, text = column[[p.ENTRIES, p.TABLE, p.TEXT]].tolist()
-    if n < 1:
-        return []
-    ends = tables[at : at + 4 * (n + 1)].view(np.int32).tolist()
-    raw = tables[text : text + ends[-1]].tobytes()
-    return [raw[begin:end] for begin, end in pairwise(ends)]
 
 
 def _with_room(memory: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ column of each row group: these would take longer than the count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -38,7 +38,7 @@ class DecodedRows:
     dictionaries
         Of each column of each row group, None where there is none.
     reader
-        What decodes other row groups to the same place.
+        What decoded them.
     """
 
     def __init__(
@@ -109,26 +109,16 @@ class DecodedRows:
     @cached_property
     def _bitmaps(self) -> list[NDArray[np.uint8]]:
         """Which values of these are known."""
-        return [*self._packed()]
+        return [
+            packed(self._out, int(self._columns[k, j, p.KNOWN]), int(self._rows[k]))
+            for j, k in self._with_nulls
+        ]
 
-    def _packed(self) -> Iterator[NDArray[np.uint8]]:
-        for j, k in self._with_nulls:
-            yield packed(self._out, int(self._columns[k, j, p.KNOWN]), int(self._rows[k]))
-
-    def hold(self, *others: Any) -> dict[str, NDArray[np.int64]] | None:
-        """Let other row groups take the place of these; return None if they are not alike.
-
-        That is, in all but their indices, and in what order these have the values of the first
-        rows: which of them the entries are is returned for the columns in which that changes. Only
-        who asked for `integers` and `dictionaries` alone may go on with the rows; if they are not
-        alike, what lies there is no longer any. See `GroupsReader`.
-        """
-        orders: dict[int, NDArray[np.int64]] | None = self.reader.take_again(*others)
-        if orders is None:
-            return None
-        for old, new in zip(self._bitmaps, self._packed(), strict=True):
-            old[...] = new
-        return {self.schema.names[j]: order for j, order in orders.items()}
+    def bitmaps(self) -> list[tuple[int, NDArray[np.uint8]]]:
+        """Return which values are known of the chunks that have nulls, by their numbers."""
+        n = len(self._places)
+        chunks = [k * n + j for j, k in self._with_nulls]
+        return [*zip(chunks, self._bitmaps, strict=True)]
 
     @cached_property
     def _kinds(self) -> list[str]:

@@ -618,8 +618,8 @@ class LookedUp:
     def is_lasting(self, rows: Rows | DecodedRows) -> bool:
         """Return whether others that take the place of these rows have codes by the same tables.
 
-        See `DecodedRows.hold`. That is so where all values are entries of dictionaries that have
-        codes, and nothing else of the rows was looked at.
+        That is so where all values are entries of dictionaries that have codes, and nothing else of
+        the rows was looked at.
         """
         if not isinstance(rows, DecodedRows):
             return False
@@ -631,15 +631,14 @@ class LookedUp:
         within = all(column is not None and rows.owns(column) for column in held)
         return within and not any(p.unseen or p.own for p in self._columns)
 
-    def reorder(self, orders: Mapping[str, NDArray[np.int64]]) -> None:
-        """Let the entries of dictionaries be others of the first ones, by column; see `hold`."""
+    def code_writers(self) -> list[tuple[Any, list[tuple[str, NDArray[np.uint32]]]]]:
+        """Return what writes codes, each with its columns and the first table that these have."""
         assert isinstance(self._classes, Unwritten)
         translations = [*self._translations, self._classes.translations]
-        for room in self._writers:
-            for place, column in enumerate(room.columns):
-                if (order := orders.get(self._names[column])) is not None:
-                    table = translations[column][0].table
-                    room.writer.translate(place, np.append(table[order], table[-2:]))
+        return [
+            (room.writer, [(self._names[j], translations[j][0].table) for j in room.columns])
+            for room in self._writers
+        ]
 
     def complete(self) -> bool:
         """Return whether no value is missing or unseen."""
@@ -785,11 +784,15 @@ class LookedUp:
         arrays = [classes, self.weight, *self._numeric.values(), *numbers]
         return [(array, array.itemsize) for array in arrays if array is not None]
 
-    def check(self) -> None:
-        """Raise DataError if an index lay outside its dictionary in the blocks written."""
-        for room in self._writers:
-            if room.writer.outside.any():
-                raise corrupt(self._names[room.columns[int(room.writer.outside.argmax())]])
+    def check(self, outside: Sequence[NDArray[np.int64]] | None = None) -> None:
+        """Raise DataError if an index lay outside its dictionary in the blocks written.
+
+        `outside` are the counts of such by what took the place of `code_writers`.
+        """
+        for k, room in enumerate(self._writers):
+            found = room.writer.outside if outside is None else outside[k]
+            if found.any():
+                raise corrupt(self._names[room.columns[int(found.argmax())]])
 
     def unseen(self) -> NDArray[np.int64]:
         """Return how many values of each column were unseen in the blocks written, once checked."""

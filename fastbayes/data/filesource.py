@@ -43,6 +43,7 @@ from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
+    AlikeParts,
     LateNumbers,
     OnError,
     Read,
@@ -97,7 +98,7 @@ class Piece(NamedTuple):
     together  whether its batches are few, and handed out as a table, or as they were decoded
     apart     opens columns of numbers of these names to be decoded block by block, those for which
               that can be, and returns with them what reads the other columns; None: it cannot
-    into      as in `SegmentPart`
+    groups    row groups of which it is decoded at once, where others may take their place
     goes_on   whether the next piece is of the same segment
     """
 
@@ -106,7 +107,7 @@ class Piece(NamedTuple):
     read: Read
     together: bool = False
     apart: ReadApart | None = None
-    into: Callable[[Sequence[DecodedRows]], tuple[DecodedRows, Any] | None] | None = None
+    groups: Sequence[int] = ()
     goes_on: bool = False
 
 
@@ -150,6 +151,10 @@ class FileReader(ABC):
     def runs(self) -> Runs:
         """Return how often its row groups are counted."""
         return ((1, 1.0),)
+
+    def alike(self, groups: Sequence[Sequence[int]], rows: DecodedRows) -> AlikeParts:
+        """Tell of row groups decoded together, up to the first ones not decoded like these rows."""
+        raise NotImplementedError
 
     def part_ends(self) -> NDArray[np.int64] | None:
         """Return the rows up to the end of each part, (n_parts,); None where nobody knows."""
@@ -448,13 +453,13 @@ class FileSource(Source):
         """Return the segment of pieces that follow on each other."""
         reads = [partial(self._read, reader, piece, block_rows) for piece in pieces]
         sizes = [piece.n_rows for piece in pieces]
-        parts = []
-        if not self._twice(reader):
+        parts, alike = [], None
+        if all(piece.groups for piece in pieces) and not self._twice(reader):
             parts = [
-                SegmentPart(piece.n_rows, read, piece.into)
+                SegmentPart(piece.n_rows or 0, read)
                 for piece, read in zip(pieces, reads, strict=True)
-                if piece.n_rows is not None and piece.into is not None
             ]
+            alike = partial(self._alike, reader, [piece.groups for piece in pieces])
         (first, *more) = pieces
         apart = None
         if first.apart and not more:
@@ -466,8 +471,15 @@ class FileSource(Source):
             None if None in sizes else sum(n or 0 for n in sizes),
             reads[0] if not more else partial(_one_by_one, reads),
             read_apart=apart,
-            parts=parts if len(parts) == len(pieces) else (),
+            parts=parts,
+            alike=alike,
         )
+
+    @staticmethod
+    def _alike(
+        reader: FileReader, groups: Sequence[Sequence[int]], first: int, rows: DecodedRows
+    ) -> AlikeParts:
+        return reader.alike(groups[first:], rows)
 
     @contextmanager
     def _read_apart(
@@ -732,7 +744,7 @@ class ParquetReader(FileReader):
         self, schema: pa.Schema, block_rows: int, batch_bytes: int, threads: int, merged: bool
     ) -> Iterator[Piece]:
         """Yield one piece per row group, or one of several."""
-        at_once = self._at_once(threads) if merged else 1
+        at_once, ours = self._at_once(threads) if merged else 1, self._is_ours()
         # of the types that this file has
         own = pa.schema([self.schema.field(name) for name in schema.names])
         most = joined = self._most_together(schema, batch_bytes)
@@ -742,25 +754,25 @@ class ParquetReader(FileReader):
         full = [group for group in self._groups if self._rows[group]]
         for some in (full[k : k + at_once] for k in range(0, len(full), at_once)):
             while some:
-                groups = some[:]
-                while len(groups) > 1 and sum(self._rows[group] for group in groups) > joined:
-                    groups.pop()
-                n_rows = sum(self._rows[group] for group in groups)
-                fits = merged and n_rows <= most and self._is_ours()
+                n_rows, k = self._rows[some[0]], 1
+                while k < len(some) and n_rows + self._rows[some[k]] <= joined:
+                    n_rows, k = n_rows + self._rows[some[k]], k + 1
+                groups, some = some[:k], some[k:]
+                fits = merged and n_rows <= most and ours
                 alone = at_once > 1 or (fits and self.groups_in_all >= threads)
                 sharing = 1 if alone else self._sharing(groups[0], threads)
                 how = block_rows, batch_bytes, sharing
                 whole = fits and sharing == 1
                 read = partial(self._read, own, groups[0], *how)
-                apart = into = None
+                apart = None
                 if whole:
                     read = partial(self._read_groups, own, groups, *how)
-                    into = partial(self._read_into, own, groups)
-                if len(groups) == 1 and self.file.local and self._is_ours():
+                if len(groups) == 1 and self.file.local and ours:
                     apart = partial(self._apart, own, groups[0], *how)
-                first, some = first + n_rows, some[len(groups) :]
+                first += n_rows
                 goes_on = whole and bool(some)
-                yield Piece(first - n_rows, n_rows, read, whole, apart, into, goes_on)
+                again = groups if whole and self.file.local else ()
+                yield Piece(first - n_rows, n_rows, read, whole, apart, again, goes_on)
 
     def _at_once(self, threads: int) -> int:
         """Return how many row groups may be decoded one after another, as one piece.
@@ -857,17 +869,14 @@ class ParquetReader(FileReader):
             )
         return np.asarray(column.to_numpy(), np.float64)
 
-    def _read_into(
-        self, schema: pa.Schema, groups: list[int], earlier: Sequence[DecodedRows]
-    ) -> tuple[DecodedRows, dict[str, NDArray[np.int64]]] | None:
-        """Decode row groups to where others lie; see `SegmentPart`."""
-        shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
-        for rows in earlier if shapes.lie_within(self.file, DECODED_BYTES) else ():
-            if rows.reader.is_like(schema, shapes):
-                with filling(self.file) as fill:
-                    orders = rows.hold(shapes, fill)
-                return None if orders is None else (rows, orders)
-        return None
+    def alike(self, groups: Sequence[Sequence[int]], rows: DecodedRows) -> AlikeParts:
+        """Tell of row groups decoded together, up to the first ones not decoded like these rows."""
+        n = next((k for k, some in enumerate(groups) if len(some) != len(groups[0])), len(groups))
+        numbers = np.array(groups[:n], np.int64)
+        footer, reader = self._common.footers(self.file), rows.reader
+        shapes = footer.shapes(rows.schema, numbers, self._kernels)
+        n = shapes.like(reader.shapes, self.file.size, DECODED_BYTES)
+        return AlikeParts(self.file.path, shapes.starts[:n], shapes.sizes[:n])
 
     def _read_groups(
         self, schema: pa.Schema, groups: list[int], *how: int
@@ -912,7 +921,8 @@ class ParquetReader(FileReader):
         self, schema: pa.Schema, groups: list[int], chunks: list[ColumnChunk]
     ) -> DecodedRows | None:
         """Return the rows of row groups; None where pyarrow must read some of their columns."""
-        shapes = self._common.footers(self.file).shapes(schema, groups, self._kernels)
+        numbers = np.array([groups], np.int64)
+        shapes = self._common.footers(self.file).shapes(schema, numbers, self._kernels)
         try:
             with filling(self.file) as fill:
                 known = self._common.dictionaries

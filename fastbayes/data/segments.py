@@ -62,13 +62,23 @@ class SegmentPart(NamedTuple):
 
     n_rows  how many they are
     read    decodes them; to be called once
-    into    decodes them where some earlier `DecodedRows` lie, if any of these are alike; returns
-            which ones, and what `DecodedRows.hold` does
     """
 
     n_rows: int
     read: Read
-    into: Callable[[Sequence[Any]], Any]
+
+
+class AlikeParts(NamedTuple):
+    """Parts of a segment that are decoded like others.
+
+    path    of the local file
+    starts  (n_parts, n_chunks) int64, where their column chunks begin in it
+    sizes   (n_parts, n_chunks) int64, the bytes of these
+    """
+
+    path: str
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
 
 
 class Place(NamedTuple):
@@ -95,6 +105,8 @@ class Segment:
     sum_rows   rows after which floating-point sums begin anew; None: they are of the whole segment
     read_apart  reads some columns apart from the others; None where that cannot be
     parts      what it consists of, where rows may take the place of earlier ones
+    alike      tells of the parts from one on, up to the first that is not decoded like the rows of
+               some earlier part
     """
 
     index: int
@@ -107,6 +119,7 @@ class Segment:
         default=None, repr=False, compare=False
     )
     parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
+    alike: Callable[[int, Any], AlikeParts] | None = field(default=None, repr=False, compare=False)
 
     def of(self, read: Read, n_rows: int | None) -> Self:
         """Return the segment of a view of these rows, which reads them in another way."""

@@ -187,12 +187,12 @@ def over_blocks(
     blank: bool = False,
     threads: int = 1,
     last: bool = True,
-) -> Callable[[], None] | None:
-    """Do work(batch, first row) on rows block by block.
+) -> Any:
+    """Do work(batch, first row) on rows block by block; return the calls of kernels that do it.
 
-    Returns what does the same once more, with other rows in the same place: where one thread noted
-    calls of kernels. Blocks are those of the rows that were read, whichever of them were kept,
-    unless the work is repeatable.
+    They do the same once more, with other rows in the same place; None if none were noted. Blocks
+    are those of the rows that were read, whichever of them were kept, unless the work is
+    repeatable.
 
     Parameters
     ----------
@@ -224,13 +224,12 @@ def over_blocks(
         parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
     # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
     repeat = dispatch.load("repeat", rows.coding) if noted else dispatch.numpy_twin("repeat")
-    again: Callable[[], None] | None = repeat.over_blocks(
+    return repeat.over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
         [part for part in parts if part[1] and part[2]],
         [*rows.moving(), *moving],
         threads,
     )
-    return again
 
 
 def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[Rows, Encoded]]:
@@ -612,6 +611,8 @@ def _scanned(
             if on_error != "skip":
                 raise
             return _Counted(skipped=str(error), origin=segment.origin)
+        finally:
+            repeated.let_go()
 
     def counted_in(
         segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None, threads: int
@@ -623,11 +624,14 @@ def _scanned(
         def read() -> Iterator[Rows]:
             """Yield rows that are still to be counted."""
             nonlocal rows
-            for part in segment.parts:
-                if repeated.add(part):
-                    rows += part.n_rows
-                else:
-                    yield from part.read()
+            first = 0
+            while first < len(segment.parts):
+                found = repeated.add(segment, first)
+                rows += sum(part.n_rows for part in segment.parts[first : first + found])
+                first += found
+                if not found:
+                    yield from segment.parts[first].read()
+                    first += 1
 
         for block in read() if repeatable and segment.parts else batches:
             place = segment.place(rows)
@@ -650,9 +654,9 @@ def _scanned(
             how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
             kept = False
             try:
-                again = over_blocks(known, add, sizes=shape.sizes, last=lasting is None, **how)
+                calls = over_blocks(known, add, sizes=shape.sizes, last=lasting is None, **how)
                 known.check()
-                kept = bool(held) and repeated.keep(lasting, known, again, held[0])
+                kept = bool(held) and repeated.keep(lasting, known, calls, held[0])
             finally:
                 if not kept:
                     idle.extend(held)

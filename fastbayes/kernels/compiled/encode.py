@@ -55,9 +55,8 @@ MOST_BYTES = 254
 _KINDS = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "b1")
 _TRUTH = len(_KINDS) - 1
 # Fields of a piece behind those of where it lies: what its integers stand for.
-_MINIMUM, _TABLE, _ENTRIES, _SAME, _OWN = range(TABLE, TABLE + 5)
+MINIMUM, CODES, ENTRIES, SAME, OWN = range(TABLE, TABLE + 5)
 _FIELDS = TABLE + 5
-_TRANSLATED = [_TABLE, _ENTRIES, _SAME]
 # Fields of a column: its pieces, its kind, where in the memory of all codes its own go.
 _FIRST, _BEHIND, _KIND, _WATCHED, _OUT, _WIDTH = range(6)
 _COLUMN_FIELDS = 6
@@ -91,6 +90,8 @@ class CodeWriter:
 
     Attributes
     ----------
+    pieces
+        (n_pieces, fields) int64: who changes them changes what is written.
     outside, watched
         (n_columns,) int64: known rows so far that no entry stands for; of the watched code.
     """
@@ -102,9 +103,8 @@ class CodeWriter:
         memory: NDArray[np.uint8],
     ) -> None:
         self._kept, self._memory = columns, memory
-        self._fields = _described(columns)
-        self._pieces = readonly(self._fields)
-        self._others: dict[int, NDArray[np.uint32]] = {}
+        self.pieces = _described(columns)
+        self._pieces = readonly(self.pieces)
         borders = np.cumsum([0, *(len(column.pieces) for column, _ in columns)]).tolist()
         start = address_of(memory)
         described = [
@@ -126,13 +126,10 @@ class CodeWriter:
             self._twin = numpy_twin("encode").CodeWriter(columns, rows, memory)
             self.outside, self.watched = self._twin.outside, self._twin.watched
 
-    def translate(self, column: int, table: NDArray[np.uint32]) -> None:
-        """Let the entries of a column's only dictionary stand for the codes of another table."""
-        first, behind = self._columns[column, [_FIRST, _BEHIND]].tolist()
-        n_entries = len(table) - 2
-        same = np.array_equal(table[:-2], np.arange(n_entries))
-        self._fields[first:behind, _TRANSLATED] = address_of(table), n_entries, same
-        self._others[column] = table
+    def firsts(self) -> list[int]:
+        """Return the number of the first piece of each column."""
+        firsts: list[int] = self._columns[:, _FIRST].tolist()
+        return firsts
 
     def write(self, first: int, n: int) -> None:
         """Write the codes of n rows from one on."""
@@ -287,7 +284,7 @@ def put_places(column, kind, first, n, out):
     out  OUT  uint8 | uint32 that hold such places, (>= n,); (>= n rounded up to 64) with nulls and
               of truth values
     """
-    at, minimum, entries = column[VALUES], column[_MINIMUM], column[_ENTRIES]
+    at, minimum, entries = column[VALUES], column[MINIMUM], column[ENTRIES]
     if kind == _TRUTH:
         bit = column[BIT] + first
         bitmap = bitmap_of(at, bit, n)
@@ -394,10 +391,10 @@ def write_piece(
     piece, kind, start, rows, out, width, watch, step, places, bytes_, outside, watched
 ):
     """Write the codes of rows of a piece of a column, from one on, to an address."""
-    entries, own = piece[_ENTRIES], piece[_OWN]
+    entries, own = piece[ENTRIES], piece[OWN]
     nulls = piece[VALIDITY] != 0
-    same = piece[_SAME] != 0 and not nulls and kind != _TRUTH
-    table = carray(_u32(np.uint64(piece[_TABLE])), entries - own + 2)
+    same = piece[SAME] != 0 and not nulls and kind != _TRUTH
+    table = carray(_u32(np.uint64(piece[CODES])), entries - own + 2)
     if width == 1 and entries <= MOST_BYTES and not same:
         for k in range(entries + 2):
             bytes_[step + 64 + k] = k if k < own else table[k - own]

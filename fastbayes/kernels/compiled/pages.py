@@ -9,6 +9,8 @@ while they are in the cache.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,8 +88,15 @@ def list_pages(
     columns  OUT  (n_columns, N_COLUMN) int64
     pages    OUT  (room, N_PAGE) int64
     """
+    return int(find_pages(*listing(source, columns, pages)))
+
+
+def listing(
+    source: NDArray[np.uint8], columns: NDArray[np.int64], pages: NDArray[np.int64]
+) -> tuple[NDArray[Any], ...]:
+    """Return the arguments of `find_pages` for these of `list_pages`."""
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
-    return int(find_pages(readonly(source), columns, pages, *scratch))
+    return (readonly(source), columns, pages, *scratch)
 
 
 def move(source: NDArray[np.uint8], parts: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
@@ -119,7 +128,18 @@ def decode(
     indices   OUT  uint8   scratch: room for UNIT + 4 bytes of each value of a page, and for LEAD
     out       OUT  uint8   values, and which are known, with SLACK bytes behind each part
     """
-    decode_pages(readonly(source), unpacked, columns, readonly(pages), tables, indices, out)
+    decode_pages(*decoding(source, unpacked, columns, pages, tables, indices, out))
+
+
+def decoding(
+    source: NDArray[np.uint8],
+    unpacked: NDArray[np.uint8],
+    columns: NDArray[np.int64],
+    pages: NDArray[np.int64],
+    *memory: NDArray[np.uint8],
+) -> tuple[NDArray[Any], ...]:
+    """Return the arguments of `decode_pages` for these of `decode`."""
+    return (readonly(source), unpacked, columns, readonly(pages), *memory)
 
 
 def read_numbers(

@@ -10,6 +10,7 @@ the kernels write besides the rows. So Python takes microseconds for each furthe
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -61,10 +62,8 @@ def over_blocks(
     parts: Sequence[tuple[int, int, int]],
     moving: Sequence[Moving],
     threads: int = 1,
-) -> Callable[[], None] | None:
-    """Do work(first row, rows) for block after block; return what makes the same calls again.
-
-    That is for other rows in the same memory, in the same thread; None where no calls were noted.
+) -> RepeatedCalls | None:
+    """Do work(first row, rows) for block after block; return the calls, None if none were noted.
 
     The work itself is done once for a part: what it calls by `dispatch.call` is called for every
     block, all parts in one call that does not hold the interpreter's lock. Where it says that it
@@ -106,16 +105,14 @@ class BlockCalls(NamedTuple):
     work: object
 
 
-def run(
-    noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1
-) -> Callable[[], None]:
-    """Make calls, one set after the other, each so many times; return what makes them again."""
+def run(noted: Sequence[BlockCalls], moving: Sequence[Moving], threads: int = 1) -> RepeatedCalls:
+    """Make calls, one set after the other, each so many times; return them."""
     program = RepeatedCalls(noted, moving)
     if threads == 1:
         program.run()
     else:
         program.run_on(threads)
-    return program.run_again
+    return program
 
 
 class CallArguments:
@@ -187,18 +184,24 @@ class RepeatedCalls:
         Parts of the rows, one behind the other.
     moving
         As in `over_blocks`.
+
+    Attributes
+    ----------
+    turn
+        (1,) int64, blocks that were taken; the calls are made again from 0 on.
     """
 
     def __init__(self, noted: Sequence[BlockCalls], moving: Sequence[Moving]) -> None:
         self._noted = noted
-        self._turn = np.zeros(1, np.int64)
+        self._own: object = None
+        self.turn = np.zeros(1, np.int64)
         self._n_blocks = sum(part.times for part in noted)
         given = CallArguments(moving)
         program: list[tuple[int, int]] = []
         parts: list[tuple[int, int, int]] = []
         for part in noted:
             for function, arguments in part.calls:
-                program.append((_native(function, arguments), len(given.words)))
+                program.append((native(function, arguments), len(given.words)))
                 for argument in arguments:
                     given.add(argument, part.n)
             parts.append((len(program), len(given.moves), part.times))
@@ -219,19 +222,46 @@ class RepeatedCalls:
         """Make the calls for all blocks that no other thread takes."""
         self._run(self._words)
 
-    def run_again(self) -> None:
-        """Make the calls for all blocks once more."""
-        self._turn[0] = 0
-        self.run()
-
-    def _run(self, words: NDArray[np.int64]) -> None:
+    def arguments(self, words: NDArray[np.int64] | None = None) -> tuple[NDArray[np.int64], ...]:
+        """Return the arguments of `repeat` that make the calls, with words as a copy has them."""
+        words = self._words if words is None else words
         at, place = self._inside.T
         words[at] = address_of(words) + place
-        failed = repeat(self._program, words, self._moves, self._parts, self._turn)
+        return self._program, words, self._moves, self._parts, self.turn
+
+    def _run(self, words: NDArray[np.int64]) -> None:
+        failed = repeat(*self.arguments(words))
         if failed >= 0:
             calls = [function for part in self._noted for function, _ in part.calls]
             name = calls[failed].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
+
+    def copy(self, own: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> RepeatedCalls:
+        """Return the same calls for another thread, which run beside these.
+
+        In the place of some arrays there are others of the same size; what else the calls write
+        besides the rows goes to memory of their own.
+        """
+        ranges = [(address_of(old), old.nbytes, address_of(new)) for old, new in own]
+        layout = CopyLayout.of(
+            [
+                stretch
+                for stretch in self._written
+                if not any(begin <= stretch[0] < begin + size for begin, size, _ in ranges)
+            ]
+        )
+        memory = _taken(layout.size)
+        memory[: layout.cleared] = 0
+        words = self._words.copy()
+        at, moved = layout.moved(self._pointers)
+        words[at] = moved + address_of(memory)
+        at, held = np.array(self._pointers, np.int64).reshape(-1, 2).T
+        for begin, size, new in ranges:
+            within = (held >= begin) & (held < begin + size)
+            words[at[within]] = held[within] + (new - begin)
+        other = copy.copy(self)
+        other._words, other.turn, other._own = words, np.zeros(1, np.int64), (memory, own)
+        return other
 
     def run_on(self, threads: int) -> None:
         """Make the calls for all blocks on several threads, and add up what they added to."""
@@ -240,7 +270,7 @@ class RepeatedCalls:
         words = self._words.copy()
 
         def run_copy() -> NDArray[np.uint8] | None:
-            if self._turn[0] >= self._n_blocks:
+            if self.turn[0] >= self._n_blocks:
                 return None
             memory, mine = _taken(own.size), words.copy()
             memory[: own.cleared] = 0
@@ -313,7 +343,7 @@ def _taken(size: int) -> NDArray[np.uint8]:
     return memory[-address_of(memory) % LINE :]
 
 
-def _native(function: Any, arguments: tuple[Any, ...]) -> int:
+def native(function: Any, arguments: tuple[Any, ...]) -> int:
     """Return the address of what calls a function for these arguments."""
     key = (function, *map(_kind, arguments))
     if key not in _compiled:
@@ -333,13 +363,14 @@ def _kind(argument: Any) -> Any:
     return type(argument)
 
 
-@instruction(lambda thunk, words: types.int32(types.int64, types.int64))
+@instruction(lambda thunk, words: types.UniTuple(types.int64, 2)(types.int64, types.int64))
 def call_at(block, thunk, words):
-    """Make the call of a thunk with the arguments at an address; return what it returns."""
+    """Make the call of a thunk with the arguments at an address; return its status and result."""
     result, error = (cgutils.alloca_once(block, kind) for kind in (to.I64, entry.ERROR))
     thunk = block.inttoptr(thunk, entry.THUNK.as_pointer())
     words = block.inttoptr(words, entry.WORDS)
-    return block.call(thunk, [words, result, error])
+    status = block.call(thunk, [words, result, error])
+    return [block.zext(status, to.I64), block.load(result)]
 
 
 @instruction(lambda turn: types.int64(turn))
@@ -371,7 +402,8 @@ def repeat(program, words, moves, parts, turn):
         for m in range(move, parts[part, 1]):
             words[moves[m, 0]] = moves[m, 1] + block * moves[m, 2]
         for c in range(call, parts[part, 0]):
-            if call_at(program[c, 0], to.address(words) + 8 * program[c, 1]) != 0:
+            failed, _ = call_at(program[c, 0], to.address(words) + 8 * program[c, 1])
+            if failed != 0:
                 return c
 
 

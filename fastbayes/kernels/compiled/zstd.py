@@ -8,6 +8,8 @@ frames in one), is left to whoever calls.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -81,13 +83,23 @@ def unpack(
     out     OUT  uint8
     """
     done = np.zeros(len(frames), np.bool_)
+    unpack_frames(*unpacking(source, frames, out, done))
+    return done
+
+
+def unpacking(
+    source: NDArray[np.uint8],
+    frames: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    done: NDArray[np.bool_],
+) -> tuple[NDArray[Any], ...]:
+    """Return the arguments of `unpack_frames` for these of `unpack`, and what that returns."""
     scratch = (
         *(np.empty(1 << _DEEPEST, np.uint16), np.empty((3, 1 << 9, 3), np.int64)),
         *(np.empty(256, np.int64), np.empty(256, np.int64)),
         *(np.empty(_MOST + 64, np.uint8), np.empty(7, np.int64)),
     )
-    unpack_frames(readonly(source), readonly(frames), out, done, *scratch)
-    return done
+    return (readonly(source), readonly(frames), out, done, *scratch)
 
 
 @kernel
