@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from fastbayes.data.encode import LookedUp
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.segments import AlikeParts, Segment
 from fastbayes.kernels import dispatch
+from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
 # After so many row groups that are not like those before none is tried any more: they were read in
@@ -94,8 +95,8 @@ class RepeatedCounts:
         if rows is not None and calls is not None and rows.reader.again:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
             before.sort(key=lambda each: each.rows.num_rows)
-            groups = _counter(rows, known, calls)
-            before = [_Repeated(rows, known, groups, counts, _arrays(counts)), *before[-1:]]
+            groups, parts = _counter(rows, known, calls), {**counts.held}
+            before = [_Repeated(rows, known, groups, counts, parts, _arrays(parts)), *before[-1:]]
         with self._lock:
             self._of_threads.pop(get_ident(), None)
             if before:
@@ -116,7 +117,8 @@ class RepeatedCounts:
 class _Repeated(NamedTuple):
     """Rows, what counts others that take their place, and to what this adds.
 
-    held    the arrays of the counts then
+    parts   what the counts held then
+    arrays  to which the calls add
     copied  whether another thread has noted it down
     """
 
@@ -124,21 +126,29 @@ class _Repeated(NamedTuple):
     known: LookedUp
     groups: Any
     counts: GrowingStatistics
-    held: list[NDArray[Any]]
+    parts: dict[str, Statistic]
+    arrays: list[NDArray[Any]]
     copied: bool = False
 
     def holds(self) -> bool:
         """Return whether the calls add to what counts: no room was made for more values since."""
-        return [*map(id, self.held)] == [*map(id, _arrays(self.counts))]
+        return [*map(id, self.arrays)] == [*map(id, _arrays(self.counts.held))]
 
     def copy(self, counts: GrowingStatistics | None) -> _Repeated | None:
-        """Return the same for another thread and its counts; None if these have another shape."""
-        own = self.counts.like() if counts is None else counts
-        arrays = _arrays(own)
-        if [array.shape for array in arrays] != [array.shape for array in self.held]:
+        """Return the same for another thread and its counts; None if these are laid out anew."""
+        if counts is None:
+            counts = GrowingStatistics(self.counts.wanted, weighted=self.counts.weighted)
+            counts.held = {name: part.blank() for name, part in self.parts.items()}
+        own = {**counts.held}
+        alike = own.keys() == self.parts.keys() and all(
+            part.is_laid_out_like(own[name]) for name, part in self.parts.items()
+        )
+        if not alike:
             return None
-        groups = self.groups.copy([*zip(self.held, arrays, strict=True)], lend)
-        return _Repeated(self.rows, self.known, groups, own, arrays, copied=True)
+        own = {name: own[name] for name in self.parts}  # in the same order
+        arrays = _arrays(own)
+        groups = self.groups.copy([*zip(self.arrays, arrays, strict=True)], lend)
+        return _Repeated(self.rows, self.known, groups, counts, own, arrays, copied=True)
 
     def count(self, parts: AlikeParts) -> int:
         """Count parts, up to the first that turns out to be not alike; return how many."""
@@ -172,5 +182,5 @@ def _counter(rows: DecodedRows, known: LookedUp, calls: Any) -> Any:
     return kernels.AlikeGroups(kernels.Chunks(**reader.memory()), rows.bitmaps(), writers, calls)
 
 
-def _arrays(counts: GrowingStatistics) -> list[NDArray[Any]]:
-    return [array for part in counts.held.values() for array in part.added_to]
+def _arrays(parts: Mapping[str, Statistic]) -> list[NDArray[Any]]:
+    return [array for part in parts.values() for array in part.added_to]

@@ -347,6 +347,18 @@ class Statistic:
         """The arrays that rows are added to: others as soon as these have no room for them."""
         return [*self.arrays().values()]
 
+    def blank(self) -> Self:
+        """Return the statistic of no rows, laid out like this one."""
+        made = {
+            key: self._specs[key].made(self.shape, held.dtype)
+            for key, held in self.arrays().items()
+        }
+        return self._holding(made)
+
+    def is_laid_out_like(self, other: Self) -> bool:
+        """Return whether each cell stands where it does in another one."""
+        return self.shape.equals(other.shape)
+
     # -- layout --------------------------------------------------------------------------------
 
     def _holding(self, arrays: Mapping[str, Any], shape: Shape | None = None) -> Self:

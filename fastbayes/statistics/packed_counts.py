@@ -155,6 +155,16 @@ class PackedCounts(Statistic):
         """The counts, before they are laid out anew."""
         return [self.flat]
 
+    def blank(self) -> Self:
+        """Return the counts of no rows, laid out like these."""
+        return self._with(self.shape, self.layout, np.zeros_like(self.flat))
+
+    def is_laid_out_like(self, other: Self) -> bool:
+        """Return whether each cell stands where it does in other counts."""
+        mine, theirs = self.layout, other.layout
+        same = mine.has(theirs.sizes, theirs.missing, theirs.n_classes)
+        return same and np.array_equal(mine.members, theirs.members)
+
     @property
     def n_groups(self) -> int:
         """Groups of features that are counted together."""

@@ -32,12 +32,6 @@ class GrowingStatistics:
         held = self.held.get(name)
         return self.empty(name, shape) if held is None else held.grown(shape)
 
-    def like(self) -> GrowingStatistics:
-        """Return statistics of as much room before their first row."""
-        other = GrowingStatistics(self.wanted, weighted=self.weighted)
-        other.held = {name: self.empty(name, part.shape) for name, part in self.held.items()}
-        return other
-
     @property
     def nbytes(self) -> int:
         """Bytes held."""
