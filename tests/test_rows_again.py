@@ -16,6 +16,7 @@ from mutating import mutations
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
+from fastbayes.scan import repeated_counts
 from fastbayes.scan.repeated_counts import RepeatedCounts
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -217,3 +218,79 @@ def test_damaged_bytes_are_refused_or_do_not_matter(
     assert outcomes["counted"] > n // 10
     assert again[True] > n // 20
     assert of == "footer" or again[False] > n // 10
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """Return how often a thread copied, or could not copy, what another noted, from now on."""
+    found: Counter[bool] = Counter()
+    copy = repeated_counts._Repeated.copy
+
+    def noting(each: Any, *given: Any) -> Any:
+        mine = copy(each, *given)
+        found[mine is not None] += 1
+        return mine
+
+    monkeypatch.setattr(repeated_counts._Repeated, "copy", noting)
+    return found
+
+
+@pytest.mark.parametrize("nulls", ["", "ab", "t"])
+@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+def test_threads_copy_what_the_first_noted(
+    nulls: str, compression: str, tmp_path: Path, copies: Counter[bool]
+) -> None:
+    """With values in any order: each thread finds codes by tables of its own."""
+    groups = [some(k, nulls=nulls) for k in range(24)]
+    for k in range(1, 24, 3):
+        groups[k] = groups[k].sort_by([("abcy"[k % 4], "descending")])
+    path = written(tmp_path / "rows.parquet", groups, compression=compression)
+    check(path, groups, threads=4)
+    assert copies[True] >= len(MODELS)
+
+
+def test_counts_that_are_laid_out_otherwise_are_not_copied(tmp_path: Path) -> None:
+    """Threads that met gaps in different columns have as many cells, in other places."""
+    groups = [some(k, nulls=("", "a", "", "t")[k % 4]) for k in range(24)]
+    path = written(tmp_path / "rows.parquet", groups)
+    for _ in range(5):
+        check(path, groups, threads=3, models=[fb.AODE])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_in_another_order_and_some_of_them(threads: int, tmp_path: Path) -> None:
+    groups = [some(k) for k in range(12)]
+    path = written(tmp_path / "rows.parquet", groups)
+    table = pa.concat_tables(groups)
+    for columns in (["y", "c", "a"], ["t", "y"], ["c", "t", "a", "y"]):
+        assert fb.count(path, "y", columns=columns, threads=threads) == fb.count(
+            table, "y", columns=columns
+        )
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 7])
+def test_threads_do_not_wait_for_one_that_failed(damaged: int, tmp_path: Path) -> None:
+    groups = [some(k) for k in range(8)]
+    path = written(tmp_path / "rows.parquet", groups, compression="none", write_page_checksum=True)
+    chunk = pq.read_metadata(path).row_group(damaged).column(1)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=f"row group {damaged}, column 'b': .*checksum"):
+        fb.count(path, "y", threads=4)
+
+
+def test_an_index_outside_its_dictionary(tmp_path: Path) -> None:
+    """Also where a thread with a copy of the calls meets it."""
+    groups = [some(k) for k in range(12)]
+    path = written(tmp_path / "rows.parquet", groups, compression="none", use_dictionary=["c"])
+    meta = pq.read_metadata(path)
+    data = bytearray(path.read_bytes())
+    chunk = meta.row_group(9).column(2)
+    # twelve values take four bits each: all ones is the sixteenth
+    middle = chunk.data_page_offset + chunk.total_compressed_size // 2
+    data[middle : middle + 4] = b"\xff" * 4
+    path.write_bytes(data)
+    for threads in (1, 4):
+        with pytest.raises(DataError, match="column 'c'"):
+            fb.count(path, "y", threads=threads)
