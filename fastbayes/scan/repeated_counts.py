@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -58,19 +59,21 @@ class RepeatedCounts:
             parts = segment.alike(first, each.rows)
             if not len(parts.starts):
                 continue
-            mine: _Repeated | None = each
-            if each in others:
-                mine = each.copy(own[0].counts if own else None)
-                if mine is None:
-                    continue
-                with self._lock:
-                    self._of_threads[get_ident()] = [mine, *own][:2]
-            assert mine is not None
-            found = mine.count(parts)
-            self._unlike = 0 if found else self._unlike + 1
-            return found
+            mine = each if each in own else self._copied(each, own)
+            if mine is not None:
+                found = mine.count(parts)
+                self._unlike = 0 if found else self._unlike + 1
+                return found
         self._unlike += bool(own)
         return 0
+
+    def _copied(self, other: _Repeated, own: list[_Repeated]) -> _Repeated | None:
+        """Take note of what another thread did; return None where the own counts do not fit."""
+        mine = other.copy(own[0].counts if own else None)
+        if mine is not None:
+            with self._lock:
+                self._of_threads[get_ident()] = [mine, *own][:2]
+        return mine
 
     def _held(self) -> tuple[list[_Repeated], list[_Repeated]]:
         """Return what this thread counts again, and the others."""
@@ -95,8 +98,8 @@ class RepeatedCounts:
         if rows is not None and calls is not None and rows.reader.again:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
             before.sort(key=lambda each: each.rows.num_rows)
-            groups, parts = _counter(rows, known, calls), {**counts.held}
-            before = [_Repeated(rows, known, groups, counts, parts, _arrays(parts)), *before[-1:]]
+            parts = {**counts.held}
+            before = [_Repeated(rows, known, calls, counts, parts, _arrays(parts)), *before[-1:]]
         with self._lock:
             self._of_threads.pop(get_ident(), None)
             if before:
@@ -114,20 +117,23 @@ class RepeatedCounts:
             yield each.counts
 
 
-class _Repeated(NamedTuple):
-    """Rows, what counts others that take their place, and to what this adds.
+@dataclass(eq=False)
+class _Repeated:
+    """Rows, the calls that counted them, and to what these add.
 
-    parts   what the counts held then
-    arrays  to which the calls add
-    copied  whether another thread has noted it down
+    parts    what the counts held then
+    arrays   to which the calls add
+    counter  counts others that take the place of the rows; made when there are some
+    copied   whether another thread has noted it down
     """
 
     rows: DecodedRows
     known: LookedUp
-    groups: Any
+    calls: Any
     counts: GrowingStatistics
     parts: dict[str, Statistic]
     arrays: list[NDArray[Any]]
+    counter: Any = None
     copied: bool = False
 
     def holds(self) -> bool:
@@ -147,12 +153,19 @@ class _Repeated(NamedTuple):
             return None
         own = {name: own[name] for name in self.parts}  # in the same order
         arrays = _arrays(own)
-        groups = self.groups.copy([*zip(self.arrays, arrays, strict=True)], lend)
-        return _Repeated(self.rows, self.known, groups, counts, own, arrays, copied=True)
+        counter = self.made().copy([*zip(self.arrays, arrays, strict=True)], lend)
+        return replace(self, counts=counts, parts=own, arrays=arrays, counter=counter, copied=True)
+
+    def made(self) -> Any:
+        """Return the counter, made at the first time."""
+        with _making:
+            if self.counter is None:
+                self.counter = _counter(self.rows, self.known, self.calls)
+        return self.counter
 
     def count(self, parts: AlikeParts) -> int:
         """Count parts, up to the first that turns out to be not alike; return how many."""
-        n_chunks = parts.starts.shape[1]
+        counter, n_chunks = self.made(), parts.starts.shape[1]
         step = max(MOST_CELLS // (self.rows.num_rows * n_chunks), 1)
         try:
             descriptor = os.open(parts.path, os.O_RDONLY)
@@ -161,13 +174,17 @@ class _Repeated(NamedTuple):
         try:
             for first in range(0, len(parts.starts), step):
                 some = [each[first : first + step] for each in parts[1:]]
-                found = int(self.groups.count(descriptor, *some))
-                self.known.check(self.groups.outside)
+                found = int(counter.count(descriptor, *some))
+                self.known.check(counter.outside)
                 if found < len(some[0]):
                     return first + found
         finally:
             os.close(descriptor)
         return len(parts.starts)
+
+
+# Held while a thread makes a counter that another one asks for, too.
+_making = threading.Lock()
 
 
 def _counter(rows: DecodedRows, known: LookedUp, calls: Any) -> Any:
