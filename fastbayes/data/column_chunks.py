@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
@@ -124,43 +124,108 @@ class _Layout(NamedTuple):
     stored: int  # type in the file
 
 
+class FileColumns:
+    """The columns of files that have the same: as pyarrow reads them, and how they are read here.
+
+    schema  pyarrow's, of Parquet
+    leaves  columns of values
+    """
+
+    def __init__(self, schema: Any, n_columns: int) -> None:
+        self.schema = schema
+        self.leaves = [*map(schema.column, range(n_columns))]
+        self._by_path: dict[str, list[int]] = {}
+        for j, leaf in enumerate(self.leaves):
+            self._by_path.setdefault(leaf.path, []).append(j)
+        # The columns that were asked for last.
+        self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The columns as Arrow has them."""
+        return self.schema.to_arrow_schema()
+
+    def laid_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
+        """Return how values lie in the chunks of columns, or why the kernels do not read them."""
+        known = self._known  # other threads may ask for other columns meanwhile
+        if known is None or not known[0].equals(schema):
+            each = [(name, self._layout(name, schema.field(name).type)) for name in schema.names]
+            layouts = [layout for _, layout in each if not isinstance(layout, str)]
+            reasons = {name: layout for name, layout in each if isinstance(layout, str)}
+            self._known = known = schema, layouts, reasons
+        return known[1:]
+
+    def _layout(self, name: str, kind: pa.DataType) -> _Layout | str:
+        found = self._by_path.get(name, [])
+        return "its values are nested" if len(found) != 1 else self._found(found[0], kind)
+
+    def _found(self, j: int, kind: pa.DataType) -> _Layout | str:
+        leaf = self.leaves[j]
+        if leaf.max_repetition_level or leaf.max_definition_level > 1:
+            return "its values are nested"
+        physical = leaf.physical_type
+        if (found := _stored(kind, leaf)) is None:
+            return f"{kind} stored as {physical}"
+        optional = leaf.max_definition_level == 1
+        return _Layout(j, leaf.path, kind, *found, optional, _TYPES.index(physical))
+
+
 class Footer:
     """What a file tells of itself: as pyarrow reads it, and where its column chunks are.
 
     pyarrow's objects of column chunks are not asked: a damaged footer can end the process there.
     """
 
-    def __init__(self, file: DataFile) -> None:
+    columns: FileColumns
+
+    def __init__(self, file: DataFile, before: Footer | None = None) -> None:
+        """Read the footer; it shares the columns of another one, if they are the same."""
         import pyarrow.parquet as pq
 
-        self._origin = file.origin
-        with file.open() as handle:
-            self.metadata = pq.read_metadata(handle)
-            size = self.metadata.serialized_size
-            self._bytes = handle.read_at(size, handle.size() - 8 - size)
-        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        self._file, self._parsed = file, None
+        metadata = self.metadata
+        self.n_rows = metadata.num_rows
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
         self.rows = [group.num_rows for group in groups]
         # `metadata.schema` would refer back to the metadata, which only a collection would free.
-        self.schema = pq.ParquetSchema(self.metadata)
-        columns = map(self.schema.column, range(self.metadata.num_columns))
-        self._leaves: dict[str, list[int]] = {}
-        self._columns = [*columns]
-        for j, leaf in enumerate(self._columns):
-            self._leaves.setdefault(leaf.path, []).append(j)
+        schema = pq.ParquetSchema(metadata)
+        self._arrow = (metadata.metadata or {}).get(b"ARROW:schema")
+        same = before and before._arrow == self._arrow and before.columns.schema.equals(schema)
+        self._owns = not (before and same)
+        if before and same:
+            self.columns = before.columns
+        else:
+            self.columns = FileColumns(schema, metadata.num_columns)
         self._chunks: NDArray[np.int64] | None = None
-        # The columns that were asked for last.
-        self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
         self._shaped: tuple[Any, ...] | None = None
+
+    @property
+    def metadata(self) -> Any:
+        """The footer as pyarrow reads it."""
+        import pyarrow.parquet as pq
+
+        parsed = self._parsed
+        if parsed is None:
+            with self._file.open() as handle:
+                self._parsed = parsed = pq.read_metadata(handle)
+                size = parsed.serialized_size
+                self._bytes = handle.read_at(size, handle.size() - 8 - size)
+        return parsed
 
     @property
     def nbytes(self) -> int:
         """About the bytes that it takes: objects take more than what they were parsed from."""
-        return PARSED * len(self._bytes)
+        held = self._parsed is not None or self._owns  # a schema holds all that it was read with
+        return len(self._bytes) * (PARSED if held else 1)
+
+    def lighten(self) -> None:
+        """Let go of what pyarrow has read: it is read again when it is asked for."""
+        self._parsed = None
 
     def _places(self, kernels: ModuleType) -> NDArray[np.int64]:
         """Return where the chunks are; no bytes where the footer does not tell."""
         if self._chunks is None:
-            shape = self.metadata.num_row_groups, len(self._columns), p.N_CHUNK
+            shape = len(self.rows), len(self.columns.leaves), p.N_CHUNK
             chunks = np.zeros(shape, np.int64)
             raw = np.frombuffer(self._bytes + bytes(p.SLACK), np.uint8)
             if not kernels.list_chunks(raw, chunks):
@@ -171,7 +236,7 @@ class Footer:
     def encoded(self, encoding: int, group: int, kernels: ModuleType) -> set[str]:
         """Return the columns of a row group some of whose pages are in an encoding."""
         chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
-        return {self._columns[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
+        return {self.columns.leaves[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
 
     def largest(self, group: int, kernels: ModuleType) -> int:
         """Return the bytes in the file of the largest column of a row group; 0 if unknown."""
@@ -180,7 +245,8 @@ class Footer:
     def sizes(self, group: int, kernels: ModuleType) -> dict[str, tuple[int, int]]:
         """Return how many values each column of a row group has, and their bytes decompressed."""
         chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()
-        return {leaf.path: (n, size) for leaf, (n, size) in zip(self._columns, chunks, strict=True)}
+        leaves = self.columns.leaves
+        return {leaf.path: (n, size) for leaf, (n, size) in zip(leaves, chunks, strict=True)}
 
     def shapes(
         self, schema: pa.Schema, groups: NDArray[np.int64], kernels: ModuleType
@@ -189,17 +255,19 @@ class Footer:
 
         groups  (n, n_groups) int64, row groups that are decoded together
         """
-        known = self._shaped
-        if known is None or known[0] is not schema:
-            layouts, _ = self._laid_out(schema)
+        known, layouts = self._shaped, self.columns.laid_out(schema)[0]
+        if known is None or known[0] is not layouts:
             found = self._places(kernels)[:, [layout.column for layout in layouts]]
             fields = np.dstack([found[:, :, _ALIKE], found[:, :, p.CHUNK_DICTIONARY] > 0])
             rows = np.array(self.rows, np.int64)
-            self._shaped = known = schema, rows, fields, _starts(found), found[:, :, p.CHUNK_SIZE]
-        rows, fields, starts, sizes = (each[groups] for each in known[1:])
-        n = len(groups)
+            sizes = found[:, :, p.CHUNK_SIZE]
+            self._shaped = known = layouts, rows, fields, _starts(found), sizes
+        n, first, last = len(groups), int(groups[0, 0]), int(groups[-1, -1])
+        # what is side by side is not copied
+        every: Any = slice(first, last + 1) if last - first + 1 == groups.size else groups
+        rows, fields, starts, sizes = (each[every] for each in known[1:])
         return ChunkShapes(
-            *(self._laid_out(schema), rows, fields.reshape(n, -1)),
+            *(self.columns.laid_out(schema), rows.reshape(n, -1), fields.reshape(n, -1)),
             *(starts.reshape(n, -1), sizes.reshape(n, -1)),
         )
 
@@ -210,9 +278,9 @@ class Footer:
 
         `schema` are the columns, of the types that they are read as.
         """
-        layouts, reasons = self._laid_out(schema)
+        layouts, reasons = self.columns.laid_out(schema)
         chunks, reasons = [], dict(reasons)
-        place = f"{self._origin}, row group {group}"
+        place = f"{self._file.origin}, row group {group}"
         found = self._places(kernels)[group, [layout.column for layout in layouts]]
         starts = _starts(found).tolist()
         for layout, each, start in zip(layouts, found.tolist(), starts, strict=True):
@@ -222,30 +290,6 @@ class Footer:
             else:
                 chunks.append(chunk)
         return chunks, reasons
-
-    def _laid_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
-        """Return how values lie in the chunks of columns, or why the kernels do not read them."""
-        known = self._known  # other threads may ask for other columns meanwhile
-        if known is None or known[0] is not schema:
-            each = [(name, self._layout(name, schema.field(name).type)) for name in schema.names]
-            layouts = [layout for _, layout in each if not isinstance(layout, str)]
-            reasons = {name: layout for name, layout in each if isinstance(layout, str)}
-            self._known = known = schema, layouts, reasons
-        return known[1:]
-
-    def _layout(self, name: str, kind: pa.DataType) -> _Layout | str:
-        found = self._leaves.get(name, [])
-        return "its values are nested" if len(found) != 1 else self._found(found[0], kind)
-
-    def _found(self, j: int, kind: pa.DataType) -> _Layout | str:
-        leaf = self._columns[j]
-        if leaf.max_repetition_level or leaf.max_definition_level > 1:
-            return "its values are nested"
-        physical = leaf.physical_type
-        if (found := _stored(kind, leaf)) is None:
-            return f"{kind} stored as {physical}"
-        optional = leaf.max_definition_level == 1
-        return _Layout(j, leaf.path, kind, *found, optional, _TYPES.index(physical))
 
 
 class ChunkShapes(NamedTuple):
@@ -288,6 +332,7 @@ class Footers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[DataFile, Footer] = {}
+        self._last: Footer | None = None
 
     def __call__(self, file: DataFile) -> Footer:
         """Return the footer of a file."""
@@ -295,14 +340,19 @@ class Footers:
             if (found := self._kept.pop(file, None)) is not None:
                 self._kept[file] = found  # the last one
                 return found
-        found = Footer(file)  # twice, if two threads ask at once
+        found = Footer(file, self._last)  # twice, if two threads ask at once
         with self._lock:
+            self._last = found
             self._kept[file] = found
-            taken = sum(footer.nbytes for footer in self._kept.values())
-            for other in [*self._kept][:-1]:
-                if taken <= FOOTERS:
-                    break
-                taken -= self._kept.pop(other).nbytes
+            taken, others = sum(footer.nbytes for footer in self._kept.values()), [*self._kept][:-1]
+            for other in others:
+                if taken > FOOTERS:
+                    taken -= self._kept[other].nbytes
+                    self._kept[other].lighten()
+                    taken += self._kept[other].nbytes
+            for other in others:
+                if taken > FOOTERS:
+                    taken -= self._kept.pop(other).nbytes
         return found
 
 

@@ -29,6 +29,7 @@ from fastbayes.data.column_chunks import (
     PAGE_ROWS,
     ColumnChunk,
     Dictionaries,
+    FileColumns,
     Footers,
     GroupsReader,
     HandedOver,
@@ -680,6 +681,17 @@ class _InCommon:
     def __init__(self) -> None:
         self.footers = Footers()
         self.dictionaries = Dictionaries()
+        self._read_as: tuple[Any, pa.Schema, list[str]] | None = None
+
+    def read_as(self, columns: FileColumns) -> tuple[pa.Schema, list[str]]:
+        """Return as what columns are read, and those of texts or bytes."""
+        known = self._read_as
+        if known is None or known[0] is not columns:
+            plain = columns.arrow
+            text = [f.name for f in plain if dictionary_type(f.type) is not None]
+            schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
+            self._read_as = known = columns, schema, text
+        return known[1:]
 
     def __reduce__(self) -> tuple[type[_InCommon], tuple[()]]:
         return _InCommon, ()
@@ -699,16 +711,13 @@ class ParquetReader(FileReader):
     def __init__(self, file: DataFile, common: _InCommon) -> None:
         self.file = file
         self._common = common
-        metadata = common.footers(file).metadata
-        self.n_rows = metadata.num_rows
-        self._rows = common.footers(file).rows
+        footer = common.footers(file)
+        self.n_rows, self._rows = footer.n_rows, footer.rows
         self._groups = range(len(self._rows))  # those that are read
         self.rows_of_piece = max(self._rows, default=0)
-        check_total(file, sum(self._rows), metadata.num_rows)
-        plain = common.footers(file).schema.to_arrow_schema()
-        self.n_cells = float(self.n_rows * len(plain))  # of all files together
-        self._text = [f.name for f in plain if dictionary_type(f.type) is not None]
-        self.schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
+        check_total(file, sum(self._rows), self.n_rows)
+        self.schema, self._text = common.read_as(footer.columns)
+        self.n_cells = float(self.n_rows * len(self.schema))  # of all files together
 
     @property
     def n_groups(self) -> int:

@@ -25,6 +25,8 @@ from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
+# Rows of so many lengths are held.
+LENGTHS = 4
 # After so many row groups that are not like those before none is tried any more: they were read in
 # vain.
 MOST_UNLIKE = 8
@@ -69,10 +71,10 @@ class RepeatedCounts:
 
     def _copied(self, other: _Repeated, own: list[_Repeated]) -> _Repeated | None:
         """Take note of what another thread did; return None where the own counts do not fit."""
-        mine = other.copy(own[0].counts if own else None)
+        mine = other.copy(own)
         if mine is not None:
             with self._lock:
-                self._of_threads[get_ident()] = [mine, *own][:2]
+                self._of_threads[get_ident()] = [mine, *_longest(own)]
         return mine
 
     def _held(self) -> tuple[list[_Repeated], list[_Repeated]]:
@@ -92,14 +94,14 @@ class RepeatedCounts:
     ) -> bool:
         """Take note of rows that were counted, if they last; return whether counts are added to.
 
-        They are held as long as they are. Files end with fewer rows: rows of two lengths are held.
+        They are held as long as they are. Files end with fewer rows: rows of some lengths are held.
         """
         before = [each for each in self._held()[0] if each.holds()]
         if rows is not None and calls is not None and rows.reader.again:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
-            before.sort(key=lambda each: each.rows.num_rows)
             parts = {**counts.held}
-            before = [_Repeated(rows, known, calls, counts, parts, _arrays(parts)), *before[-1:]]
+            own = _Repeated(rows, known, calls, counts, parts, _arrays(parts))
+            before = [own, *_longest(before)]
         with self._lock:
             self._of_threads.pop(get_ident(), None)
             if before:
@@ -140,9 +142,14 @@ class _Repeated:
         """Return whether the calls add to what counts: no room was made for more values since."""
         return [*map(id, self.arrays)] == [*map(id, _arrays(self.counts.held))]
 
-    def copy(self, counts: GrowingStatistics | None) -> _Repeated | None:
-        """Return the same for another thread and its counts; None if these are laid out anew."""
-        if counts is None:
+    def copy(self, others: list[_Repeated]) -> _Repeated | None:
+        """Return the same for another thread, which counts others; None if it is laid out anew.
+
+        It adds to what these add to, and works where the longest of them does.
+        """
+        if others:
+            counts = others[0].counts
+        else:
             counts = GrowingStatistics(self.counts.wanted, weighted=self.counts.weighted)
             counts.held = {name: part.blank() for name, part in self.parts.items()}
         own = {**counts.held}
@@ -153,7 +160,9 @@ class _Repeated:
             return None
         own = {name: own[name] for name in self.parts}  # in the same order
         arrays = _arrays(own)
-        counter = self.made().copy([*zip(self.arrays, arrays, strict=True)], lend)
+        pairs = [*zip(self.arrays, arrays, strict=True)]
+        within = _longest(others, 1)[0].made() if others else None
+        counter = self.made().copy(pairs, lend, within)
         return replace(self, counts=counts, parts=own, arrays=arrays, counter=counter, copied=True)
 
     def made(self) -> Any:
@@ -181,6 +190,11 @@ class _Repeated:
         finally:
             os.close(descriptor)
         return len(parts.starts)
+
+
+def _longest(held: list[_Repeated], n: int = LENGTHS - 1) -> list[_Repeated]:
+    """Return those of the most rows."""
+    return sorted(held, key=lambda each: -each.rows.num_rows)[:n]
 
 
 # Held while a thread makes a counter that another one asks for, too.

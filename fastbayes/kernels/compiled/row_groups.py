@@ -89,10 +89,12 @@ class Chunks(NamedTuple):
     out: NDArray[np.uint8]
     first: NDArray[np.uint8]
 
-    def beside(self, lend: Callable[[int], NDArray[np.uint8]]) -> Chunks:
-        """Return as much other memory, which a function gives."""
-        names = "source", "unpacked", "tables", "indices", "out"
-        fresh: dict[str, Any] = {name: lend(len(getattr(self, name))) for name in names}
+    def beside(self, lend: Callable[[int], NDArray[np.uint8]], within: Chunks | None) -> Chunks:
+        """Return as much other memory: within some that is large enough, or as a function gives."""
+        fresh: dict[str, Any] = {}
+        for name in ("source", "unpacked", "tables", "indices", "out"):
+            size, held = len(getattr(self, name)), getattr(within, name, b"")
+            fresh[name] = held[:size] if len(held) >= size > 0 else lend(size)
         return self._replace(columns=self.columns.copy(), pages=np.empty_like(self.pages), **fresh)
 
 
@@ -145,7 +147,7 @@ class AlikeGroups:
         self._given = writers
         self.outside = [writer.outside for writer in writers]
         now, source, unpacked = chunks.columns[_NOW], chunks.source, chunks.unpacked
-        self._chunks, self._counts = chunks, calls
+        self.chunks, self._counts = chunks, calls
         self._frames = np.zeros((len(chunks.pages), 4), np.int64)
         self._unpacked = np.zeros(len(chunks.pages), np.bool_)
         memory = chunks.tables, chunks.indices, chunks.out
@@ -189,13 +191,14 @@ class AlikeGroups:
         self,
         counts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
         lend: Callable[[int], NDArray[np.uint8]],
+        within: AlikeGroups | None,
     ) -> AlikeGroups:
-        """Return what counts beside this in another thread, in memory that a function gives.
+        """Return what counts beside this in another thread, and to other counts of the same size.
 
-        It adds to other counts of the same size in the place of these.
+        In memory that a function gives, or in that of what the same thread counts at other times.
         """
         chunks, bitmaps, writers = self._first
-        own = chunks.beside(lend)
+        own = chunks.beside(lend, None if within is None else within.chunks)
         bits = [(c, np.empty_like(old)) for c, old in bitmaps]
         ranges = [(chunks.out, own.out)]
         ranges += [(old, new) for (_, old), (_, new) in zip(bitmaps, bits, strict=True)]
@@ -207,7 +210,7 @@ class AlikeGroups:
 
     def _sort(self, others: set[int]) -> None:
         """Take note of dictionary pages, and the order of the entries of some columns."""
-        chunks, described = self._chunks, []
+        chunks, described = self.chunks, []
         order: list[int] = []
         held = b""
         for c, (page, done) in enumerate(zip(chunks.held, chunks.columns[_DONE], strict=True)):
@@ -230,7 +233,7 @@ class AlikeGroups:
         starts, sizes
             (n, n_columns) int64: where column chunks are in the file, of which it has all.
         """
-        chunks = self._chunks
+        chunks = self.chunks
         found = count_alike(
             *(descriptor, readonly(starts), readonly(sizes), chunks.columns, chunks.pages),
             *(chunks.source, len(chunks.unpacked), self._most, self._frames),
