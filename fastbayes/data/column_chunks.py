@@ -242,6 +242,18 @@ class Footer:
         """Return the bytes in the file of the largest column of a row group; 0 if unknown."""
         return int(self._places(kernels)[group, :, p.CHUNK_SIZE].max(initial=0))
 
+    def decoded_bytes(self, schema: pa.Schema, group: int, kernels: ModuleType) -> int:
+        """Return about how many bytes a row of columns that kernels decode takes."""
+        layouts, _ = self.columns.laid_out(schema)
+        chunks = self._places(kernels)[group, [layout.column for layout in layouts]]
+        n, packed = chunks[:, p.CHUNK_VALUES], chunks[:, p.CHUNK_UNPACKED]
+        units = np.array([layout.unit for layout in layouts])
+        strings = np.array([layout.kind == p.STRINGS for layout in layouts], np.bool_)
+        units[strings] = (1 + (packed > n) + 2 * (packed > 2 * n))[strings]
+        # one says that it has no nulls
+        flags = np.array([layout.optional for layout in layouts]) * (chunks[:, p.CHUNK_NULLS] != 1)
+        return int(units.sum() + flags.sum())
+
     def sizes(self, group: int, kernels: ModuleType) -> dict[str, tuple[int, int]]:
         """Return how many values each column of a row group has, and their bytes decompressed."""
         chunks = self._places(kernels)[group, :, [p.CHUNK_VALUES, p.CHUNK_UNPACKED]].T.tolist()
@@ -653,8 +665,9 @@ class ChunkReader:
         held, old = columns[:, p.HELD], columns[:, [p.OUT, p.KNOWN]]
         units = columns[:, [p.UNIT, p.OPTIONAL]]
         rooms = (held + columns[:, p.LISTED])[:, None] * units + p.SLACK
-        starts, total = _places(rooms.ravel())
-        columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(-1, 2)
+        # flags behind all values: where nothing is null, nobody touches their memory
+        starts, total = _places(rooms.T.ravel())
+        columns[:, [p.OUT, p.KNOWN]] = new = starts.reshape(2, -1).T
         self._out = out = lend(total)
         parts = np.stack([old, new, held[:, None] * units], axis=2).reshape(-1, 3)
         self._kernels.move(before, parts, out)

@@ -798,7 +798,21 @@ class ParquetReader(FileReader):
 
     def _most_together(self, schema: pa.Schema, batch_bytes: int) -> int:
         """Return the most rows of several row groups that are held at once."""
-        return min(batch_bytes // _decoded_bytes(schema), BATCH_ROWS)
+        return min(batch_bytes // self._decoded_bytes(schema), BATCH_ROWS)
+
+    def _decoded_bytes(self, schema: pa.Schema) -> int:
+        """Return about how many bytes a row takes, as the largest row group tells."""
+        footer, kernels = self._common.footers(self.file), self._kernels
+        found = 0
+        if self._is_ours() and self._rows:
+            largest = int(np.argmax(self._rows))
+            own = footer.divide(schema, largest, kernels)[0]
+            read = pa.schema([schema.field(chunk.name) for chunk in own])
+            found = footer.decoded_bytes(read, largest, kernels)
+            schema = pa.schema([field for field in schema if field.name not in {*read.names}])
+        # indices of pyarrow are narrow, too, and a flag tells what is there
+        coded = sum(pa.types.is_dictionary(field.type) for field in schema)
+        return max(found + row_bytes(schema) - 2 * coded + len(schema), 1)
 
     def _sharing(self, group: int, threads: int) -> int:
         """Return how many threads decode a row group.
@@ -822,7 +836,7 @@ class ParquetReader(FileReader):
             return 0
         largest = int(np.argmax(self._rows))
         group = self._common.footers(self.file).metadata.row_group(largest)
-        row, every = _decoded_bytes(schema), max(_decoded_bytes(self.schema), 1)
+        row, every = self._decoded_bytes(schema), self._decoded_bytes(self.schema)
         packed = group_bytes = group.total_byte_size * row // every
         at_once = min(batch_bytes, DECODED_BYTES)
         rows = max(at_once // row, BLOCK_ROWS) + PAGE_ROWS
@@ -1049,12 +1063,6 @@ class ParquetReader(FileReader):
             return names
         sizes = self._common.footers(self.file).sizes(group, self._kernels)
         return [name for name in names if sizes[name][1] <= BYTES_OF_INDEX * sizes[name][0]]
-
-
-def _decoded_bytes(schema: pa.Schema) -> int:
-    """Return about how many bytes a row takes: indices are narrow, a flag tells what is there."""
-    coded = sum(pa.types.is_dictionary(field.type) for field in schema)
-    return row_bytes(schema) - 2 * coded + len(schema)
 
 
 def dictionary_type(kind: pa.DataType) -> pa.DataType | None:

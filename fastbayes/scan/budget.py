@@ -36,7 +36,7 @@ U = TypeVar("U")
 # its own, 4 for where it lies, 16 to be compared by and up to 24 in a hash table; room doubles.
 BYTES_OF_VALUE = 120
 # Bytes that all threads together take at most for what they read, where no limit says less.
-READING = 3 << 28
+READING = 1 << 30
 # What is read at a time may shrink to this: below it, calls cost more than their work.
 LEAST_BATCH = 1 << 21
 # So much is free: of reading few rows, of allocators that hold more than they are asked for.

@@ -369,7 +369,7 @@ def count(
         Bytes that the call may add to the process: counts, what is read and decoded at a time,
         what waits for other threads. With less, fewer threads read less at a time, or some columns
         after others; no result changes. By default counts of pairs and the like may take half of
-        the machine's memory, and reading 768 MiB, which very wide blocks exceed.
+        the machine's memory, and reading 1 GiB, which very wide blocks exceed.
     on_error
         "stop", or "skip" to leave out parts of files that cannot be read, and files whose columns
         conflict with those of the others; `provenance` and the log name them. `Files` has

@@ -22,6 +22,7 @@ from fastbayes.data.encode import LookedUp
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.segments import AlikeParts, Segment
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.row_groups import Chunks, WriterPieces
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
@@ -209,8 +210,8 @@ def _counter(rows: DecodedRows, known: LookedUp, calls: Any) -> Any:
     for writer, columns in known.code_writers():
         places = zip(writer.firsts(), columns, strict=True)
         tables = [(k, chunks[name], codes) for k, (name, codes) in places if name in chunks]
-        writers.append(kernels.WriterPieces(writer.pieces, writer.outside, tables))
-    return kernels.AlikeGroups(kernels.Chunks(**reader.memory()), rows.bitmaps(), writers, calls)
+        writers.append(WriterPieces(writer.pieces, writer.outside, tables))
+    return kernels.AlikeGroups(Chunks(**reader.memory()), rows.bitmaps(), writers, calls)
 
 
 def _arrays(parts: Mapping[str, Statistic]) -> list[NDArray[Any]]:

@@ -229,6 +229,9 @@ def find_chunks(footer, n_columns, chunks, opened):
                 if not 0 <= value < 63:
                     return -1
                 chunks[row, p.CHUNK_ENCODINGS] |= 1 << value
+            of_nulls = depth == 6 and field[5] == p.STATISTICS and field[6] == p.COUNT_OF_NULLS
+            if within and of_nulls and left[6] < 0:
+                chunks[row, p.CHUNK_NULLS] = max(value, -1) + 1
         elif kind == 8:
             if value < 0 or value > end - at:
                 return -1

@@ -48,6 +48,8 @@ def list_chunks(footer: Bytes, chunks: Numbers) -> bool:
                 for encoding in metadata.get(p.ENCODINGS, []):
                     _need(0 <= encoding < 63, p.HEADER)
                     chunk[p.CHUNK_ENCODINGS] |= 1 << encoding
+                nulls = (metadata.get(p.STATISTICS) or {}).get(p.COUNT_OF_NULLS)
+                chunk[p.CHUNK_NULLS] = 0 if nulls is None else max(nulls, -1) + 1
                 chunk[p.CHUNK_ELSEWHERE] = not {1, 8, 9}.isdisjoint(column)
     except (_CutOff, _Wrong, LookupError, ValueError, TypeError, AttributeError, OverflowError):
         return False

@@ -71,10 +71,11 @@ N_PAGE = 16
     CHUNK_ENCODINGS,  # bit k for encoding k
     CHUNK_ELSEWHERE,  # whether it is in another file, or encrypted
     CHUNK_UNPACKED,  # bytes when it is decompressed
-) = range(9)
-N_CHUNK = 9
+    CHUNK_NULLS,  # how many it says to have, and 1; 0 if it does not say
+) = range(10)
+N_CHUNK = 10
 # Where that stands in the footer: fields from the outermost structure on.
-ROW_GROUPS, COLUMNS, METADATA, ENCODINGS = 4, 1, 3, 2
+ROW_GROUPS, COLUMNS, METADATA, ENCODINGS, STATISTICS, COUNT_OF_NULLS = 4, 1, 3, 2, 12, 3
 CHUNK_FIELDS = (
     *(-1, CHUNK_TYPE, -1, -1, CHUNK_CODEC, CHUNK_VALUES),
     *(CHUNK_UNPACKED, CHUNK_SIZE, -1, CHUNK_DATA, -1, CHUNK_DICTIONARY),
