@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +60,8 @@ def reading_numbers(
             yield None
             return
         rows = min(n_rows, BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS
-        with ThreadPoolExecutor(n_threads) if n_threads > 1 else nullcontext() as pool:
-            how = columns, descriptor, other, rows, n_threads, pool
+        with ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else nullcontext() as pool:
+            how = columns, descriptor, other, rows, n_threads - 1, pool
             yield NumberChunks(place, [chunk.name for chunk in chunks], *how)
     finally:
         os.close(descriptor)
@@ -85,18 +84,20 @@ def _columns(chunks: Sequence[ColumnChunk], n_rows: int) -> NDArray[np.int64]:
 
 def _rows_of_pages(descriptor: int, columns: NDArray[np.int64]) -> int:
     """Return about how many rows a page has, by the first ones; 0 where that cannot be told."""
-    most, list_pages = 0, dispatch.load("pages").list_pages
-    pages = np.zeros((HEADER, p.N_PAGE), np.int64)
-    for column in columns:
-        source = np.frombuffer(os.pread(descriptor, HEADER, column[p.BEGIN]), np.uint8)
-        one, end = column.copy()[None], min(len(source), int(column[p.MORE]))
-        one[0, [p.BEGIN, p.END, p.WANTED, p.ENTRIES]] = 0, end, one[0, p.ROWS], -1
-        one[0, p.MORE] -= end
-        list_pages(source, one, pages)
-        size = int(one[0, p.NEEDED] + end - one[0, p.NEXT])
-        if one[0, p.STATUS] == p.SOUND and one[0, p.NEEDED] and not one[0, p.LISTED]:
-            most = max(most, int(one[0, p.ROWS]) // (int(one[0, p.FURTHER]) // size + 1))
-    return most
+    kernels, n = dispatch.load("pages"), len(columns)
+    source = np.zeros(n * HEADER + p.SLACK, np.uint8)
+    begin, size = np.arange(n) * HEADER, np.minimum(columns[:, p.MORE], HEADER)
+    kernels.read_parts(descriptor, np.stack([columns[:, p.BEGIN], begin, size], axis=1), source)
+    first = columns.copy()
+    first[:, p.BEGIN], first[:, p.END], first[:, p.ENTRIES] = begin, begin + size, -1
+    first[:, p.MORE] -= size
+    first[:, p.WANTED] = first[:, p.ROWS]
+    kernels.list_pages(source, first, np.zeros((0, p.N_PAGE), np.int64))
+    known = (first[:, p.STATUS] == p.SOUND) & (first[:, p.NEEDED] > 0) & (first[:, p.LISTED] == 0)
+    first = first[known]
+    of_page = first[:, p.NEEDED] + first[:, p.END] - first[:, p.NEXT]
+    rows = first[:, p.ROWS] // (first[:, p.FURTHER] // of_page + 1)
+    return int(rows.max(initial=0))
 
 
 class NumberChunks(LateNumbers):
@@ -114,9 +115,9 @@ class NumberChunks(LateNumbers):
         Decodes a column that the kernels do not.
     rows
         Rows for which there is room at first, those of a block and of a page behind them.
-    n_parts, pool
-        So many parts of the columns are read at once by threads of a pool; without one by whoever
-        asks. A pool has read the next rows when those before have been worked on.
+    n_helpers, pool
+        So many threads of a pool help whoever asks to read the next rows, and begin with it while
+        those before are worked on.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class NumberChunks(LateNumbers):
         descriptor: int,
         other: Other,
         rows: int,
-        n_parts: int,
+        n_helpers: int,
         pool: Executor | None,
     ) -> None:
         self.names = names
@@ -136,12 +137,14 @@ class NumberChunks(LateNumbers):
         self._kernels = dispatch.load("pages")
         self._at, self._n_rows = 0, int(columns[0, p.ROWS])
         self._foreign: dict[int, NDArray[np.float64]] = {}
-        self._bounds = [len(names) * k // n_parts for k in range(n_parts + 1)]
-        parts = [last - first for first, last in pairwise(self._bounds)]
-        self._rooms = [[lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)] for _ in parts]
-        self._out = [_room_for(part, rows) for part in parts]
+        self._rooms = [
+            [lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)] for _ in range(1 + n_helpers)
+        ]
+        self._out = _room_for(len(names), rows)
         # Where the rows before are, which are still worked on while a pool reads further ones.
-        self._before = self._out if pool is None else [_room_for(part, rows) for part in parts]
+        self._before = self._out if pool is None else _room_for(len(names), rows)
+        # Columns that were taken, by all threads.
+        self._turn = np.zeros(1, np.int64)
         self._begun: list[Future[None]] = []
         self._wanted, self._given = -1, False
 
@@ -166,8 +169,7 @@ class NumberChunks(LateNumbers):
         for i in np.flatnonzero(columns[:, p.STATUS]).tolist():
             if i not in self._foreign:
                 self._hand_over(i)
-        held = [out[:, p.LEAD : p.LEAD + 8 * n].view(np.float64) for out in self._out]
-        numbers = [column for out in held for column in out]
+        numbers = [*self._out[:, p.LEAD : p.LEAD + 8 * n].view(np.float64)]
         for i, column in self._foreign.items():
             numbers[i] = column[self._at :][:n]
             columns[i, p.NULLS] = not np.isfinite(numbers[i]).all()
@@ -177,40 +179,45 @@ class NumberChunks(LateNumbers):
         return numbers, columns[:, p.NULLS] != 0
 
     def _begin(self, n: int) -> None:
-        """Have the next n rows read."""
+        """Have helpers read the next n rows."""
         if self._given:
             self._out, self._before, self._given = self._before, self._out, False
         self._columns[:, p.WANTED] = self._wanted = n
-        parts = range(len(self._rooms))
-        if self._pool is None:
-            for part in parts:
-                self._fill(part)
-        else:
-            self._begun = [submitted(self._pool, self._fill, part) for part in parts]
+        self._turn[0] = 0
+        if self._pool is not None:
+            self._begun = [submitted(self._pool, self._fill, room) for room in self._rooms[1:]]
 
     def _end(self) -> None:
-        """Wait until the rows are there."""
-        begun, self._begun = self._begun, []
-        for part in begun:
-            part.result()
-
-    def _fill(self, part: int) -> None:
-        """Have some columns read, with more room where a page needs it."""
-        columns = self._columns[self._bounds[part] : self._bounds[part + 1]]
-        rooms = self._rooms[part]
-        while True:
-            before, out = self._before[part], self._out[part]
-            self._kernels.read_numbers(self._descriptor, columns, *rooms, before, out)
-            needed, space, rows = columns[:, [p.NEEDED, p.SPACE, p.LISTED]].max(axis=0).tolist()
-            if needed:
-                rooms[0] = lend(needed + p.ALIGNED + p.SLACK)
-            if space:
-                rooms[1:] = _rooms_of(space)
-            if rows:
-                self._out[part] = _room_for(len(columns), rows)
-                self._out[part][:, : out.shape[1]] = out
-            if not (needed or space or rows):
+        """Read what is left of the rows that were begun, with more room where a page needs it."""
+        while self._wanted >= 0:
+            self._fill(self._rooms[0])
+            begun, self._begun = self._begun, []
+            for helper in begun:
+                helper.result()
+            if not self._grow():
                 return
+            self._begin(self._wanted)
+
+    def _fill(self, room: list[NDArray[np.uint8]]) -> None:
+        """Read columns that no other thread has taken."""
+        how = self._descriptor, self._columns, self._turn
+        self._kernels.read_numbers(*how, *room, self._before, self._out)
+
+    def _grow(self) -> bool:
+        """Make room for pages where there was too little; return whether that is so."""
+        lacking = self._columns[:, [p.NEEDED, p.SPACE, p.LISTED]].max(axis=0)
+        needed, space, rows = lacking.tolist()
+        for room in self._rooms:
+            if needed:
+                room[0] = lend(needed + p.ALIGNED + p.SLACK)
+            if space:
+                room[1:] = _rooms_of(space)
+        if rows:
+            out, self._out = self._out, _room_for(len(self._columns), rows)
+            self._out[:, : out.shape[1]] = out
+            if self._before is out:
+                self._before = self._out
+        return bool(needed or space or rows)
 
     def _hand_over(self, i: int) -> None:
         """Have another library decode a column that holds something legal, raise what is wrong."""

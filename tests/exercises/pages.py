@@ -45,6 +45,10 @@ def exercise(pages):
     with tempfile.TemporaryFile() as file:
         file.write(OF_NUMBERS + numbers.tobytes())
         file.flush()
-        pages.read_numbers(file.fileno(), columns, *rooms, out, out)
+        moved[:] = 0
+        pages.read_parts(file.fileno(), np.array([[1, 2, 2], [0, 0, 0]]), moved)
+        assert moved.tolist() == [0, 0, *OF_NUMBERS[1:3]]
+        turn = np.zeros(1, np.int64)
+        pages.read_numbers(file.fileno(), columns, turn, *rooms, out, out)
     assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
     np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.codecs import crc32, lz4, snappy
 from fastbayes.kernels.compiled.simd.bits import FAST_EXTRACT, deposit, popcount, spread
+from fastbayes.kernels.compiled.simd.instructions import next_turn
 from fastbayes.kernels.compiled.simd.unaligned import (
     byte,
     bytes_at,
@@ -48,6 +49,7 @@ SIGNATURES = {
     "find_chunks": [(reads("uint8"), "int64", writes("int64", 2), writes("int64", 2))],
     "find_pages": [(reads("uint8"), *[writes("int64", 2)] * 2, *[writes("int64")] * 2)],
     "move_parts": [(reads("uint8"), reads("int64", 2), writes("uint8"))],
+    "take_parts": [("int64", reads("int64", 2), writes("uint8"))],
     "decode_pages": [
         (
             *(reads("uint8"), writes("uint8"), writes("int64", 2), reads("int64", 2)),
@@ -56,8 +58,9 @@ SIGNATURES = {
     ],
     "put_numbers": [
         (
-            *("int64", writes("int64", 2), reads("uint8"), writes("uint8"), writes("uint8")),
-            *(writes("int64"), writes("int64"), writes("uint8", 2), writes("uint8", 2)),
+            *("int64", writes("int64", 2), writes("int64"), reads("uint8"), writes("uint8")),
+            *(writes("uint8"), writes("int64"), writes("int64")),
+            *(writes("uint8", 2), writes("uint8", 2)),
         )
     ],
 }
@@ -109,6 +112,15 @@ def move(source: NDArray[np.uint8], parts: NDArray[np.int64], out: NDArray[np.ui
     move_parts(readonly(source), readonly(parts), out)
 
 
+def read_parts(descriptor: int, parts: NDArray[np.int64], out: NDArray[np.uint8]) -> None:
+    """Read parts of an open file; what lies behind its end is left as it is.
+
+    parts  IN   (n_parts, 3) int64   where a part begins in the file, where it goes, and its bytes
+    out    OUT  uint8
+    """
+    take_parts(descriptor, readonly(parts), out)
+
+
 def decode(
     source: NDArray[np.uint8],
     unpacked: NDArray[np.uint8],
@@ -145,6 +157,7 @@ def decoding(
 def read_numbers(
     descriptor: int,
     columns: NDArray[np.int64],
+    turn: NDArray[np.int64],
     source: NDArray[np.uint8],
     unpacked: NDArray[np.uint8],
     flags: NDArray[np.uint8],
@@ -153,10 +166,12 @@ def read_numbers(
 ) -> None:
     """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
 
-    What is wrong with a column stands in its row, and where there is too little room for a page.
+    Threads that call at once, with scratch of their own, share the columns out. What is wrong with
+    a column stands in its row, and where there is too little room for a page.
 
     descriptor  IN   of the open file
     columns     OUT  (n_columns, N_COLUMN) int64
+    turn        OUT  (1,) int64   columns that were taken, of all threads; more once none is left
     source      OUT  uint8   scratch: bytes of the file
     unpacked    OUT  uint8   scratch: room for the largest page
     flags       OUT  uint8   scratch: room for a byte of each of its values, and for LEAD
@@ -166,7 +181,7 @@ def read_numbers(
     """
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
     # The system writes to `source`; what unpacks pages is compiled for bytes that are read.
-    put_numbers(descriptor, columns, readonly(source), unpacked, flags, *scratch, before, out)
+    put_numbers(descriptor, columns, turn, readonly(source), unpacked, flags, *scratch, before, out)
 
 
 @kernel
@@ -174,6 +189,13 @@ def move_parts(source, parts, out):
     """Copy parts of memory; see `move`."""
     for k in range(parts.shape[0]):
         copy(span_of(source), parts[k, 0], span_of(out), parts[k, 1], parts[k, 2])
+
+
+@kernel
+def take_parts(descriptor, parts, out):
+    """Read parts of a file; see `read_parts`."""
+    for k in range(parts.shape[0]):
+        read_file(descriptor, parts[k, 0], span_of(out), parts[k, 1], parts[k, 2])
 
 
 @kernel
@@ -356,11 +378,14 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
 
 
 @kernel
-def put_numbers(descriptor, columns, source, unpacked, flags, page, fields, before, out):
+def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields, before, out):
     """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
     x, room = span_of(source), source.size - p.SLACK - p.ALIGNED
     elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
-    for c in range(columns.shape[0]):
+    while True:
+        c = next_turn(turn)
+        if c >= columns.shape[0]:
+            break
         column, own = columns[c], out[c]
         column[p.NEEDED] = column[p.SPACE] = column[p.LISTED] = at = end = 0
         if column[p.STATUS] != p.SOUND:

@@ -373,12 +373,6 @@ def call_at(block, thunk, words):
     return [block.zext(status, to.I64), block.load(result)]
 
 
-@instruction(lambda turn: types.int64(turn))
-def next_turn(block, turn):
-    """Return the number of the next block, of which no other thread gets hold."""
-    return block.atomic_rmw("add", turn.data, to.I64(1), "monotonic")
-
-
 @kernel
 def repeat(program, words, moves, parts, turn):
     """Make the calls of a program for blocks that are left; return which failed, -1 if none did.
@@ -391,7 +385,7 @@ def repeat(program, words, moves, parts, turn):
     turn     OUT  (1,) int64   += blocks that were taken, and 1; of all threads
     """
     while True:
-        block = next_turn(turn)
+        block = to.next_turn(turn)
         part = call = move = 0
         while part < parts.shape[0] and block >= parts[part, 2]:
             block -= parts[part, 2]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -246,6 +248,13 @@ def move(source: Bytes, parts: Numbers, out: Bytes) -> None:
         out[to : to + size] = source[begin : begin + size]
 
 
+def read_parts(descriptor: int, parts: Numbers, out: Bytes) -> None:
+    """Read parts of an open file; see the compiled twin."""
+    for begin, to, size in parts.tolist():
+        found = np.frombuffer(os.pread(descriptor, size, begin), np.uint8)
+        out[to : to + len(found)] = found
+
+
 def decode(
     source: Bytes,
     unpacked: Bytes,
@@ -281,6 +290,7 @@ def decode(
 def read_numbers(
     descriptor: int,
     columns: Numbers,
+    turn: Numbers,
     source: Bytes,
     unpacked: Bytes,
     flags: Bytes,
@@ -291,7 +301,8 @@ def read_numbers(
 
     See the compiled twin. What is scratch there is not used, nor is more of it ever asked for.
     """
-    for column, old, own in zip(columns, before, out, strict=True):
+    for c in _turns(turn, len(columns)):
+        column, old, own = columns[c], before[c], out[c]
         column[[p.NEEDED, p.SPACE, p.LISTED]] = 0
         if column[p.STATUS] != p.SOUND:
             continue
@@ -311,6 +322,20 @@ def read_numbers(
             column[p.STATUS] = wrong.args[0]
         if column[p.STATUS] == p.SOUND and column[p.HELD] >= column[p.WANTED]:
             column[p.NULLS] = not np.isfinite(values[: column[p.WANTED]]).all()
+
+
+def _turns(turn: Numbers, n: int) -> Iterator[int]:
+    """Yield the numbers below n that no other thread takes."""
+    while True:
+        with _TURN:
+            c = int(turn[0])
+            turn[0] += 1
+        if c >= n:
+            return
+        yield c
+
+
+_TURN = threading.Lock()
 
 
 def _next_numbers(descriptor: int, column: Numbers, room: int) -> NDArray[np.float64]:

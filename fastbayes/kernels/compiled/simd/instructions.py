@@ -158,6 +158,12 @@ def address(block, array):
     return block.ptrtoint(array.data, I64)
 
 
+@instruction(lambda turn: types.int64(turn))
+def next_turn(block, turn):
+    """Return turn[0] and add 1 to it: a number of which no other thread gets hold."""
+    return block.atomic_rmw("add", turn.data, I64(1), "monotonic")
+
+
 @instruction(lambda address, index: types.float64(types.uint64, types.uint64))
 def number_at(block, address, index):
     """Return the float64 of this index in the column at an address."""
