@@ -60,3 +60,12 @@ def test_memory_that_is_too_small_makes_way() -> None:
     large = lend(1 << 23)
     assert _free() == 0
     assert large.size == 1 << 23
+
+
+def test_memory_that_is_too_large_stays() -> None:
+    large = lend(1 << 23)
+    address = large.__array_interface__["data"][0]
+    del large
+    small = lend(1 << 10)
+    assert small.size == 1 << 10
+    assert lend(1 << 23).__array_interface__["data"][0] == address

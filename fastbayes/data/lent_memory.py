@@ -29,7 +29,8 @@ def lend(size: int) -> Bytes:
     room = max(-(-size // step), 1) * step
     held = _found(room)
     if held is None:
-        _make_way(room)
+        # What is larger stays: others will ask for it again.
+        _make_way(room, [size for size in [*_FREE] if size < room])
         held = np.frombuffer(_pages(room), np.uint8) if room >= LARGE else np.empty(room, np.uint8)
     # parts of what a memoryview gave keep it alive, those of an array only its memory
     lent = np.frombuffer(held.data, np.uint8, size)
@@ -56,9 +57,9 @@ def _found(room: int) -> Bytes | None:
     return None
 
 
-def _make_way(room: int) -> None:
-    """Let go of so much free memory, the largest first."""
-    for size in sorted([*_FREE], reverse=True):
+def _make_way(room: int, sizes: list[int]) -> None:
+    """Let go of so much free memory of some sizes, the largest first."""
+    for size in sorted(sizes, reverse=True):
         while room > 0 and _taken(size) is not None:
             room -= size
 
@@ -74,4 +75,4 @@ def _give_back(held: Bytes) -> None:
     _LENT.pop(id(held), None)
     _FREE[held.size].append(held)
     kept = sum(size * len(free) for size, free in [*_FREE.items()])
-    _make_way(kept - max(MOST_FREE, sum([*_LENT.values()])))
+    _make_way(kept - max(MOST_FREE, sum([*_LENT.values()])), [*_FREE])

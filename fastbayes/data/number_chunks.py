@@ -147,6 +147,8 @@ class NumberChunks(LateNumbers):
         self._turn = np.zeros(1, np.int64)
         self._begun: list[Future[None]] = []
         self._wanted, self._given = -1, False
+        if pool is not None:  # while whoever asks looks at the other columns
+            self._begin(min(BLOCK_ROWS, self._n_rows))
 
     def read(self, first: int, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         """Return rows of all columns, and which columns hold NaN or infinity there."""
