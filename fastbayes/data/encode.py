@@ -86,9 +86,8 @@ class NumbersApart(NamedTuple):
             columns = [column[kept - begin if n else slice(0)] for column in columns]
         elif place.first_row >= 0:
             place = Place(place.origin, place.first_row + begin)
-        for name, column, found in zip(self.numbers.names, columns, odd.tolist(), strict=True):
-            if found:
-                has_gaps(name, column, kept, place)
+        for i in np.flatnonzero(odd).tolist():
+            has_gaps(self.numbers.names[i], columns[i], kept, place)
         return dict(zip(self.numbers.names, columns, strict=True))
 
 

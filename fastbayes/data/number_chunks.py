@@ -207,8 +207,7 @@ class NumberChunks(LateNumbers):
 
     def _grow(self) -> bool:
         """Make room for pages where there was too little; return whether that is so."""
-        lacking = self._columns[:, [p.NEEDED, p.SPACE, p.LISTED]].max(axis=0)
-        needed, space, rows = lacking.tolist()
+        rows, needed, space = self._columns[:, p.LISTED : p.SPACE + 1].max(axis=0).tolist()
         for room in self._rooms:
             if needed:
                 room[0] = lend(needed + p.ALIGNED + p.SLACK)

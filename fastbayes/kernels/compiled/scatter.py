@@ -30,7 +30,11 @@ from fastbayes.kernels.shared.arrays import Floats, U
 WIDTH = vector.WIDTH // 8
 TILE = 4 if WIDTH == 8 else 3
 
-_LANES = ir.VectorType(to.DOUBLE, WIDTH)
+# Numbers from all over that are joined to be written together: of more, the places where they come
+# from would not stay in registers.
+JOINED = min(WIDTH, 4)
+
+_LANES, _JOINED = ir.VectorType(to.DOUBLE, WIDTH), ir.VectorType(to.DOUBLE, JOINED)
 
 
 @instruction(
@@ -85,6 +89,39 @@ def add_row(block, out, index, row, n, factor):
         place, value = block.add(index, k), to.load_at(block, row.data, k, _LANES)
         total = to.fma(block, factors, value, to.load_at(block, out.data, place, _LANES))
         to.store_at(block, total, out.data, place)
+
+
+@instruction(
+    lambda panel, firsts, root, order, k, places, centres, weighted: types.void(
+        panel, firsts, types.int64, order, types.int64, places, centres, weighted
+    ),
+    literal=True,
+)
+def put_joined(block, panel, firsts, root, order, k, places, centres, weighted):
+    """Write JOINED numbers of each of some columns: out[k] = (x[order[k]] - centre) * root[k].
+
+    firsts    IN   flat index of the first row in each column of the panel
+    root      IN   the same of the roots of weights
+    order     IN   (rows,) int32
+    places    IN   uint64   addresses of the columns
+    centres   IN   float64   of each column
+    weighted  IN   literal: 0 where all roots are 1
+    panel     OUT  (columns, rows) float64
+    """
+    rows = [
+        block.sext(block.load(block.gep(order.data, [block.add(k, to.I64(lane))])), to.I64)
+        for lane in range(JOINED)
+    ]
+    roots = to.load_at(block, panel.data, block.add(root, k), _JOINED) if weighted else None
+    for first, place, centre in zip(firsts, places, centres, strict=True):
+        column = block.inttoptr(place, to.DOUBLE.as_pointer())
+        values = ir.Constant(_JOINED, ir.Undefined)
+        for lane, row in enumerate(rows):
+            value = block.load(block.gep(column, [row]), align=8)
+            values = block.insert_element(values, value, to.I32(lane))
+        values = block.fsub(values, to.splat(block, centre, _JOINED))
+        values = values if roots is None else block.fmul(values, roots)
+        to.store_at(block, values, panel.data, block.add(first, k))
 
 
 # Rows of a group in one stretch of rows from which on tiles beat adding row by row.
@@ -225,7 +262,7 @@ def add_rows(
     wanted     IN   (n_groups,) uint8   rows of groups with 0 are left out
     rows       IN   of a panel
     size, start  OUT  (n_groups,) int64   scratch
-    order      OUT  (>= rows, groups filled up) int32   scratch
+    order      OUT  (>= rows, groups filled up) int32   scratch, rows at entry, whichever
     panel      OUT  (> p, as many) float64   scratch, 0 below its first p rows
     sums       OUT  (TILE + 1, TILE) float64   scratch
     row        OUT  (>= p) float64   scratch
@@ -347,19 +384,19 @@ def put_four(places, shift, weight, begin, end, order, i, panel):
 
     shift  IN   (n_columns,) float64   that of the group
     """
-    a, b, c, d = places[i], places[i + 1], places[i + 2], places[i + 3]
-    to_a, to_b, to_c, to_d = panel[i], panel[i + 1], panel[i + 2], panel[i + 3]
-    at_a, at_b, at_c, at_d = shift[i], shift[i + 1], shift[i + 2], shift[i + 3]
-    roots = panel[panel.shape[0] - 1]
-    for k in range(U(begin), U(end)):
-        r = U(order[k])
-        root = 1.0 if weight is None else roots[k]
-        to_a[k] = (number_at(a, r) - at_a) * root
-        to_b[k] = (number_at(b, r) - at_b) * root
-        to_c[k] = (number_at(c, r) - at_c) * root
-        to_d[k] = (number_at(d, r) - at_d) * root
-    for k in range(U(end), filled(U(begin), U(end))):
-        to_a[k] = to_b[k] = to_c[k] = to_d[k] = 0.0
+    length = panel.shape[1]
+    root, stop = (panel.shape[0] - 1) * length, filled(U(begin), U(end))
+    firsts = i * length, (i + 1) * length, (i + 2) * length, (i + 3) * length
+    columns = places[i], places[i + 1], places[i + 2], places[i + 3]
+    centres = shift[i], shift[i + 1], shift[i + 2], shift[i + 3]
+    # Behind the last row stands any, until it is overwritten.
+    for k in range(begin, np.int64(stop), JOINED):
+        if weight is None:
+            put_joined(panel, firsts, root, order, k, columns, centres, 0)
+        else:
+            put_joined(panel, firsts, root, order, k, columns, centres, 1)
+    for k in range(U(end), stop):
+        panel[i, k] = panel[i + 1, k] = panel[i + 2, k] = panel[i + 3, k] = 0.0
 
 
 @helper

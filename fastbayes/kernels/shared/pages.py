@@ -23,10 +23,10 @@ from __future__ import annotations
     NULLS,  # how many there are; while there is none, nothing is written to KNOWN
     # what `list_pages` finds
     NEXT,  # first byte behind the pages listed
-    LISTED,  # rows in them
-    NEEDED,  # bytes that must be there to go on, 0 if all is
     FURTHER,  # bytes of the pages behind these, if they are as large
     FOUND,  # entries of the dictionary; -1 if there is none yet
+    LISTED,  # rows in them
+    NEEDED,  # bytes that must be there to go on, 0 if all is
     SPACE,  # bytes of the dictionary page
     STATUS,
 ) = range(24)

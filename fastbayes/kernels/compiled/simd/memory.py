@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastbayes.kernels.dispatch import helper, readonly
+from fastbayes.kernels.shared.columns import address_of
 
 _HELD = threading.local()
 
@@ -43,11 +44,9 @@ def addresses(
     """
     result = np.zeros(len(columns), np.uint64)
     if isinstance(columns, np.ndarray):
-        # numpy takes a microsecond to tell an address.
-        start = columns.__array_interface__["data"][0]
-        result[:] = start + columns.strides[0] * np.arange(len(columns))
+        result[:] = address_of(columns) + columns.strides[0] * np.arange(len(columns))
         return readonly(result)
-    result[which] = [columns[i].__array_interface__["data"][0] for i in which]
+    result[which] = [address_of(columns[i]) for i in which]
     return readonly(result)
 
 
