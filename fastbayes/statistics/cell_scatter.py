@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import overflowed, two_sum
 from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import GONE, STRETCH, CellRuns, Run, cells_of
-from fastbayes.statistics.class_moments import (
-    by_class,
-    counts_left,
-    overflowed,
-    refuse_noise,
-    root_mean_square,
-    two_sum,
-)
+from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, root_mean_square
 from fastbayes.statistics.joint_moments import check_matrices
 
 # What a retraction leaves of a cell's scatter below this share is rounding.

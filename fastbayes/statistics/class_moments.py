@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import merged, overflowed, two_sum
 from fastbayes.statistics.base import (
     CLASSES,
     NUMERIC,
@@ -28,26 +29,12 @@ LEAST_SHARE = 1e-6
 Where = Callable[..., tuple[int, int]]
 
 
-def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Return a + b rounded, and what rounding took from it, exactly (Knuth 1969)."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = a + b
-        part = total - a
-        rest = (a - (total - part)) + (b - part)
-    return total, np.where(np.isfinite(rest), rest, 0.0)
-
-
 def root_mean_square(count: Floats, scatter: Floats) -> float:
     """Return the largest deviation of a group from its mean; the axes of `count` come first."""
     most = scatter.max(axis=tuple(range(count.ndim, scatter.ndim)), initial=0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         square = np.divide(most, count, where=count > 0, out=np.zeros_like(most))
     return float(np.sqrt(square[np.isfinite(square)]).max(initial=0.0))
-
-
-def overflowed(sums: Floats) -> Floats:
-    """Return sums in which an overflow is infinite, and so equal to itself, never inf - inf."""
-    return np.where(np.isnan(sums), np.inf, sums)
 
 
 def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> Floats:
@@ -122,12 +109,8 @@ class ClassMoments(Statistic):
         if not batch.numeric:
             return
         moments = dispatch.load("moments", batch.cells)
-        block = type(self)(self.shape)
         y, here = occurring(classes, batch.n_classes)
-        columns = moments.columns_moments(batch.numeric, y, len(here), weight)
-        for place, column in zip(block.arrays().values(), columns, strict=True):
-            place[:, here] = column
-        self._absorb(block)
+        moments.add_moments(batch.numeric, y, here, weight, *self._held())
 
     def _spread(self) -> float:
         return root_mean_square(self.count, self.scatter)
@@ -135,21 +118,10 @@ class ClassMoments(Statistic):
     def __add__(self, other: Self) -> Self:
         if not self.shape.n_numeric:
             return self
-        n = self.count + other.count
-        first = self.count == 0
-        # An overflow stays in the numbers, where whoever reads them finds it.
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            share = np.where(n > 0, other.count / n, 0.0)
-            delta = (other.mean - self.mean) + (other.rest - self.rest)
-            between = delta * delta * self.count * share
-            mean, rest = two_sum(self.mean, self.rest + delta * share)
-            scatter = self.scatter + other.scatter + between
-        return self._of(
-            n,
-            overflowed(np.where(first, other.mean, mean)),
-            np.where(first, other.rest, rest),
-            overflowed(np.where(first, other.scatter, scatter)),
-        )
+        return self._of(*merged(self._held(), other._held()))
+
+    def _held(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.count, self.mean, self.rest, self.scatter
 
     def _of(self, *held: Floats) -> Self:
         return self._holding(dict(zip(self._specs, held, strict=True)))

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.class_moments import by_class, counts_left, overflowed, two_sum
+from fastbayes.kernels.shared.moments import overflowed, two_sum
+from fastbayes.statistics.class_moments import by_class, counts_left
 
 Floats = NDArray[np.float64]
 TINY = 1e-300

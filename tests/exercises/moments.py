@@ -15,3 +15,5 @@ def exercise(moments):
             y = np.arange(ROWS, dtype=code) % (n_classes - 1)
             for weight in (None, np.ones(ROWS)):
                 moments.columns_moments([values, values], y, n_classes, weight)
+                held = np.ones((4, 2, n_classes))
+                moments.add_moments([values] * 2, y, np.arange(n_classes), weight, *held)

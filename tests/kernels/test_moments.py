@@ -10,6 +10,7 @@ from oracles import moments as naive
 
 from fastbayes.kernels.compiled import moments as compiled
 from fastbayes.kernels.numpy import moments as numpy_twin
+from fastbayes.kernels.shared.moments import merged
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
@@ -224,3 +225,28 @@ def test_oracle__by_hand():
     count, mean, rest, scatter = naive.block_moments([1.0, 2.0, 4.0, float("nan")], [0, 0, 0, 0], 2)
     assert (count, mean[0], scatter[0]) == ([3.0, 0.0], 7 / 3, float(Fraction(14, 3)))
     assert Fraction(mean[0]) + Fraction(rest[0]) - Fraction(7, 3) < Fraction(1, 10**32)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@given(
+    column=columns(),
+    larger=st.sampled_from([0, 3]),
+    step=st.sampled_from([1, 2]),
+    scale=st.sampled_from([1.0, 1e200, 1e308]),
+)
+def test_adding_to_moments_is_merging_them_bit_by_bit(module, column, larger, step, scale):
+    values, y, n_classes, weight = column
+    with np.errstate(over="ignore"):
+        many = [values, np.clip(scale * values, -1e308, 1e308)]
+    half = len(y) // 2
+    # The classes that occur are some of those known.
+    here = larger + step * np.arange(n_classes)
+    held = np.zeros((4, 2, here[-1] + 2))
+    expected = held.copy()
+    for some in (slice(half), slice(half, None)):
+        part = [x[some] for x in many], y[some]
+        own = None if weight is None else weight[some]
+        module.add_moments(*part, here, own, *held)
+        found = module.columns_moments(*part, n_classes, own)
+        expected[:, :, here] = merged(expected[:, :, here], found)
+    assert held.tobytes() == expected.tobytes()

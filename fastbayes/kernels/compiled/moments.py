@@ -21,7 +21,7 @@ from fastbayes.kernels.dispatch import (
     scalar,
     writes,
 )
-from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # So many classes are compared with at once: their sums fill half the registers.
 AT_ONCE = 4 if vector.WIDTH == 64 else 2
@@ -35,7 +35,8 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_columns": [
         (
             *(reads("uint64"), reads(y), reads("uint8"), weight),
-            *(_OUT, writes("float64", 2), known, _OUT, writes("float64", 3)),
+            *(_OUT, writes("float64", 2), known, _OUT, writes("float64", 2)),
+            *(reads("int64"), *[writes("float64", 2)] * 4),
         )
         for y in ("uint8", "uint16")
         for weight, known in (("none", writes("int64")), (_X, _OUT))
@@ -61,12 +62,34 @@ def columns_moments(
     weight: Floats | None = None,
 ) -> Floats:
     """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    moments = np.zeros((4, len(columns), n_classes))
+    add_moments(columns, y, np.arange(n_classes), weight, *moments)
+    return moments
+
+
+def add_moments(
+    columns: Sequence[Floats],
+    y: NDArray[np.unsignedinteger],
+    here: Ints,
+    weight: Floats | None,
+    count: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+) -> None:
+    """Add the moments of columns to those of the rows before.
+
+    columns  IN   (n,) float64 each
+    y        IN   (n,) uint8 | uint16   classes, numbered among those that occur
+    here     IN   (n_here,) int64   which these are of all
+    weight   IN   (n,) float64 or None
+    count, mean, rest, scatter  OUT  (n_columns, n_classes) float64   see `merged`
+    """
     if not vector.AVAILABLE:  # without the compiler there are no pointers
-        twin: Floats = numpy_twin("moments").columns_moments(columns, y, n_classes, weight)
-        return twin
-    held = [in_one_piece(column) for column in columns]
+        numpy_twin("moments").add_moments(columns, y, here, weight, count, mean, rest, scatter)
+        return
+    held, n_classes = [in_one_piece(column) for column in columns], len(here)
     y, weight = readonly(y), None if weight is None else readonly(weight)
-    moments = np.empty((len(held), 4, n_classes))
     copies = 4 if n_classes <= MANY_CLASSES else 1
     add_columns(
         *(addresses(held, [*range(len(held))]), y),
@@ -74,9 +97,9 @@ def columns_moments(
         *(y if n_classes <= FEW_CLASSES and y.itemsize == 1 else _NO_CLASSES, weight),
         *(np.empty(n_classes), np.empty((3, n_classes))),
         np.empty(copies * n_classes, np.int64 if weight is None else np.float64),
-        *(np.empty(2 * copies * n_classes), moments),
+        *(np.empty(2 * copies * n_classes), np.empty((4, n_classes))),
+        *(readonly(here), count, mean, rest, scatter),
     )
-    return moments.swapaxes(0, 1)
 
 
 _NO_CLASSES = readonly(np.empty(0, np.uint8))
@@ -85,8 +108,10 @@ _float = pointer_to(types.float64)
 
 @kernel
 @scalar
-def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
-    """Compute the moments of columns.
+def add_columns(
+    columns, y, few, weight, shift, sums, count, pairs, found, here, counts, means, rests, scatters
+):
+    """Add the moments of columns to those of the rows before.
 
     columns  IN   (n_columns,) uint64   of (n,) float64 each
     y        IN   (n,) uint8 | uint16
@@ -96,9 +121,11 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
     sums     OUT  (3, n_classes) float64   scratch
     count    OUT  (copies n_classes,) int64, float64 with weights   scratch, copies 1 or 4
     pairs    OUT  (2 copies n_classes,) float64   scratch
-    moments  OUT  (n_columns, 4, n_classes) float64   count, mean, rest, scatter
+    found    OUT  (4, n_classes) float64   scratch
+    here     IN   (n_classes,) int64   which classes these are of all
+    counts, means, rests, scatters  OUT  (n_columns, all classes) float64
     """
-    n_classes = moments.shape[2]
+    n_classes = found.shape[1]
     for j in range(columns.size):
         x = carray(_float(columns[j]), y.size)
         fill(shift, 0, shift.size, np.nan)
@@ -116,10 +143,39 @@ def add_columns(columns, y, few, weight, shift, sums, count, pairs, moments):
                 fill(pairs, 0, pairs.size, 0.0)
                 copy = n_classes if count.size > n_classes else 0
                 add_classes(x, y, weight, shift, copy, count, pairs, sums)
-            if from_sums(shift, sums, moments[j]) == 0:
+            if from_sums(shift, sums, found) == 0:
                 break
             for c in range(n_classes):
-                shift[c] = moments[j, 1, c]
+                shift[c] = found[1, c]
+        merge(found, here, counts[j], means[j], rests[j], scatters[j])
+
+
+@helper
+@scalar
+def merge(found, here, count, mean, rest, scatter):
+    """Add moments to those of the rows before: see `merged` (fastbayes.kernels.shared.moments).
+
+    found  IN   (4, n_here) float64   count, mean, rest, scatter
+    here   IN   (n_here,) int64   which classes these are
+    count, mean, rest, scatter  OUT  (n_classes,) float64
+    """
+    for k in range(here.size):
+        c = here[k]
+        before, n = count[c], count[c] + found[0, k]
+        count[c] = n
+        moved, left, squares = found[1, k], found[2, k], found[3, k]
+        if before != 0.0:
+            share = found[0, k] / n if n > 0.0 else 0.0
+            delta = (moved - mean[c]) + (left - rest[c])
+            squares = scatter[c] + squares + delta * delta * before * share
+            more = rest[c] + delta * share
+            moved = mean[c] + more
+            part = moved - mean[c]
+            left = (mean[c] - (moved - part)) + (more - part)
+            left = left if np.isfinite(left) else 0.0
+        mean[c] = moved if moved == moved else np.inf
+        rest[c] = left
+        scatter[c] = squares if squares == squares else np.inf
 
 
 @helper

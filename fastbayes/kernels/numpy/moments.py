@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.moments import merged
 
 
 def block_moments(
@@ -67,6 +68,23 @@ def columns_moments(
     """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
     each = [block_moments(values, y, n_classes, weight) for values in columns]
     return np.array(each).reshape(len(columns), 4, n_classes).swapaxes(0, 1)
+
+
+def add_moments(
+    columns: Sequence[Floats],
+    y: NDArray[np.unsignedinteger],
+    here: Ints,
+    weight: Floats | None,
+    count: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+) -> None:
+    """Add the moments of columns to those of the rows before; see the compiled twin."""
+    held = count, mean, rest, scatter
+    found = columns_moments(columns, y, len(here), weight)
+    for part, sums in zip(held, merged([part[:, here] for part in held], [*found]), strict=True):
+        part[:, here] = sums
 
 
 def far_from_mean(shift: Floats, count: Floats, mean: Floats, scatter: Floats) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.joint.joint import (
@@ -38,7 +39,6 @@ from fastbayes.models.numeric.covariance import (
     standardised,
 )
 from fastbayes.statistics.cell_scatter import GroupMoments, pooled
-from fastbayes.statistics.class_moments import two_sum
 from fastbayes.statistics.joint_moments import JointMoments
 
 # Least variance of a class that has a density of its own, as a share of that of all rows.

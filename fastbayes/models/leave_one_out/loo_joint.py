@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels.shared.arrays import Ints
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import (
@@ -37,7 +38,7 @@ from fastbayes.models.joint.cell_gaussians import (
 from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes, patterns
 from fastbayes.models.numeric.covariance import diagonal, normals_of
 from fastbayes.statistics.cell_scatter import GroupMoments
-from fastbayes.statistics.class_moments import LEAST_SHARE, two_sum
+from fastbayes.statistics.class_moments import LEAST_SHARE
 from fastbayes.statistics.joint_moments import JointMoments
 
 

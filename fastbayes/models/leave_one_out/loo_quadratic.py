@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import SchemaError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.discrete.naive_bayes import LooNaive, NaiveBayes
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import LooRows, LooScorer, Scorers, rows_of, without
@@ -33,7 +34,6 @@ from fastbayes.models.numeric.covariance import (
 )
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.statistics import ClassScatter
-from fastbayes.statistics.class_moments import two_sum
 
 # Numbers of matrices of densities of their own that are made at a time.
 CHUNK = 1 << 20

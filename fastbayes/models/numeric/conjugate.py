@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.numeric.covariance import (
     CovarianceRule,
@@ -19,7 +20,6 @@ from fastbayes.models.numeric.covariance import (
     regular,
     spreads,
 )
-from fastbayes.statistics.class_moments import two_sum
 
 # Rows that the mean of the prior is worth (Fraley, Raftery 2007).
 KAPPA = 0.01

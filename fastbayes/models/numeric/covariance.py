@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.smoothing import Spread, spread_of
-from fastbayes.statistics.class_moments import two_sum
 
 # A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
 TOLERANCE = 1e-9

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.numeric.conjugate import KAPPA, ColumnSpreads
 from fastbayes.models.numeric.covariance import log_shape
 from fastbayes.statistics import ClassMoments
-from fastbayes.statistics.class_moments import two_sum
 
 # Degrees of freedom of the prior: its expected variance exists, and is its scale.
 NU = 3.0

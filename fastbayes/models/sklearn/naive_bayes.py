@@ -15,6 +15,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError, warn
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.column_table import (
     ClassNumbers,
     ColumnTable,
@@ -51,7 +52,6 @@ from fastbayes.models.sklearn.array_rows import (
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics, resized
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.class_moments import two_sum
 from fastbayes.statistics.feature_sums import FeatureSums, class_sums
 
 __all__ = ["BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "MultinomialNB"]
