@@ -25,6 +25,9 @@ READ_BYTES = 1 << 20
 # Pages have at most so many rows: what the last one of a block holds beyond it waits for the next
 # block, for all columns.
 MOST_ROWS = BLOCK_ROWS
+# Threads that share out the columns of a row group at most. Whoever asks for rows works on them
+# alone, which takes a third of the time of reading them, if not more: further ones would wait.
+MOST_THREADS = 4
 # What else there is room for at first.
 FEW_ROWS = 1 << 10
 
@@ -49,10 +52,10 @@ def reading_numbers(
 ) -> Iterator[LateNumbers | None]:
     """Open a local file to read the numbers of a row group; None where its pages are too large.
 
-    `place` says file and row group in messages; threads share the columns out.
+    `place` says file and row group in messages; up to `MOST_THREADS` threads share the columns out.
     """
     descriptor = os.open(file.path, os.O_RDONLY)
-    n_threads = min(n_threads, len(chunks))
+    n_threads = min(n_threads, len(chunks), MOST_THREADS)
     try:
         columns = _columns(chunks, n_rows)
         of_page = _rows_of_pages(descriptor, columns)
