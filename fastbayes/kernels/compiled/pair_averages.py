@@ -170,9 +170,10 @@ def _reach(tables: Floats, starts: NDArray[np.int64]) -> float:
     """Return how far, in powers of two, a product of one positive entry of each feature gets."""
     if not tables.size:
         return 0.0
-    with np.errstate(divide="ignore"):
-        powers = np.log2(tables)
-    powers = np.abs(np.where(np.isfinite(powers), powers, 0.0)).max(axis=(0, 2))
+    # The logarithm ascends: it is taken of the extremes alone.
+    some = np.where((tables > 0) & (tables < np.inf), tables, 1.0)
+    least, most = (extreme(axis=0) for extreme in (some.min, some.max))
+    powers = np.maximum(np.log2(most).max(axis=1), -np.log2(least).min(axis=1))
     return float(np.maximum.reduceat(powers, starts).sum())
 
 

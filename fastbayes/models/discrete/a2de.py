@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, ClassVar
 
@@ -111,18 +111,34 @@ class TripleTables:
 
     def _given(self, i: int, j: int, a: Ints, b: Ints) -> Floats:
         """Return n(c, x_i = a, x_j = b, x_k = v), (n_states, n_rows, K), of observed a and b."""
-        cells, widths = self.cells, self.triples.layout.widths
+        cells, layout, feature = self.cells, self.triples.layout, self._counted_feature
         result = np.zeros((len(a), cells.offsets[-1], cells.n_classes))
-        here = (a < widths[i]) & (b < widths[j])  # others never occurred
-        for k in range(len(widths)):
-            if k in (i, j):
-                continue
-            block: Any = self.triples.block(i, j, k)[a[here], b[here]]
-            first = cells.offsets[k]
-            result[here, first : first + widths[k]] = block
-            if not cells.as_value[k]:
-                result[:, first + cells.sizes[k]] = 0.0
+        here = (a < layout.widths[i]) & (b < layout.widths[j])  # others never occurred
+        some = (feature != i) & (feature != j)
+        rows, which = self._counted[some], feature[some]
+        if not (len(rows) and here.any()):
+            return result
+        steps = np.zeros((4, len(layout.widths)), np.int64)
+        others = np.delete(np.arange(len(layout.widths)), (i, j))
+        steps[:, others] = self.triples.steps(i, j, others)
+        start, of_i, of_j, of_k = steps.take(which, axis=1)
+        first = start + of_k * (rows - cells.offsets[which])
+        at = first + of_i * a[here, None] + of_j * b[here, None]
+        flat = self.triples.flat.reshape(-1, layout.n_classes)
+        result[np.ix_(here, rows)] = flat.take(at, axis=0)
         return result
+
+    @cached_property
+    def _counted(self) -> Ints:
+        """Rows of all features that are observed values and have a place among the counts."""
+        cells = self.cells
+        code = np.arange(len(cells.feature)) - cells.offsets[cells.feature]
+        widths = np.minimum(self.triples.layout.widths, cells.sizes + cells.as_value)
+        return np.flatnonzero(code < widths[cells.feature])
+
+    @cached_property
+    def _counted_feature(self) -> Ints:
+        return self.cells.feature[self._counted]
 
 
 def states(pair: Pair) -> tuple[Ints, Ints]:
