@@ -476,7 +476,10 @@ def labels(values: pa.Array) -> NDArray[Any]:
         more than `LABELS_BYTES`.
     """
     if pa.types.is_string(values.type):
-        longest = pc.max(pc.utf8_length(values)).as_py() or 0
+        # No text is longer than all of them together.
+        longest = values.nbytes
+        if 4 * longest * len(values) > LABELS_BYTES:
+            longest = pc.max(pc.utf8_length(values)).as_py() or 0
         refuse(
             4 * longest * len(values) > LABELS_BYTES,
             f"{len(values)} labels, the longest of {longest:,} characters, take "

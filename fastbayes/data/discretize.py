@@ -370,7 +370,7 @@ def mdl_cuts(profile: Profile) -> list[float]:
     ranges = [(0, len(profile.least))]
     while ranges:
         first, last = ranges.pop()
-        at = _accepted(cumulated[:, first : last + 1] - cumulated[:, first, None], terms)
+        at = _accepted(cumulated[:, first : last + 1], terms)
         if at:
             cut = first + at
             cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
@@ -382,26 +382,29 @@ def mdl_cuts(profile: Profile) -> list[float]:
 Terms = Callable[[NDArray[Any]], NDArray[np.float64]]
 
 
-def _accepted(below: NDArray[Any], terms: Terms) -> int:
+def _accepted(cumulated: NDArray[Any], terms: Terms) -> int:
     """Return how many values are to be on the left of the cut of a range; 0 for no cut.
 
-    below  IN  (n_classes, n_values + 1) class weights of the first 0, 1, 2 ... values
+    cumulated  IN  (n_classes, n_values + 1) class weights up to the range, and up to and with the
+                   first, second ... of its values
     """
-    if below.shape[1] < 3:
+    if cumulated.shape[1] < 3:
         return 0
-    everything, left = below[:, -1], below[:, 1:-1]
-    right = everything[:, None] - left
-    scatter = _scatter(left, terms) + _scatter(right, terms)
-    total = _scatter(everything, terms)
+    everything = cumulated[:, -1] - cumulated[:, 0]
+    sides = np.empty((len(cumulated), 2, cumulated.shape[1] - 2), cumulated.dtype)
+    np.subtract(cumulated[:, 1:-1], cumulated[:, :1], out=sides[:, 0])
+    np.subtract(everything[:, None], sides[:, 0], out=sides[:, 1])
+    scatter = _scatter(sides, terms).sum(axis=0)
     n = float(everything.sum())
     noise = _SAME * n * math.log(n) if n > 0 else 0.0
     at = int(np.argmax(scatter <= scatter.min() + noise))
-    if total - scatter[at] <= noise:
+    parts = np.column_stack([everything, sides[..., at]])
+    spread = _scatter(parts, terms)
+    if spread[0] - scatter[at] <= noise:
         return 0
-    parts = [everything, left[:, at], right[:, at]]
-    k, k1, k2 = (np.count_nonzero(part) for part in parts)
-    e, e1, e2 = (_scatter(part, terms) / part.sum() / math.log(2) for part in parts)
-    gain = (total - scatter[at]) / n / math.log(2)
+    k, k1, k2 = np.count_nonzero(parts, axis=0).tolist()
+    e, e1, e2 = (spread / parts.sum(axis=0) / math.log(2)).tolist()
+    gain = (float(spread[0]) - float(scatter[at])) / n / math.log(2)
     code = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2)  # log2(3^k - 2)
     cost = math.log2(max(n - 1, 1.0)) + code - (k * e - k1 * e1 - k2 * e2)
     return at + 1 if gain > cost / n else 0
@@ -419,11 +422,8 @@ def _x_log_x_of_counts() -> NDArray[np.float64]:
 
 def _scatter(weights: NDArray[Any], terms: Terms) -> NDArray[np.float64]:
     """Return N times the class entropy in nats of class weights, (n_classes, ...)."""
-    of_classes = terms(weights)
-    total = of_classes[0]
-    for one in of_classes[1:]:
-        total = total + one
-    return np.asarray(terms(weights.sum(axis=0)) - total)
+    # The classes one after the other, which is how numpy sums over an axis that others follow.
+    return np.asarray(terms(weights.sum(axis=0)) - terms(weights).sum(axis=0))
 
 
 def quantile_cuts(profile: Profile, bins: int) -> list[float]:

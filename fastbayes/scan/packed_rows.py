@@ -6,8 +6,8 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, field, fields, replace
+from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 T = TypeVar("T")
 # What a pass gives of a batch and the weights of its rows.
 OfBatch = Callable[[Batch, "Floats | None"], Any]
+# Encodes the blocks of a segment, with the weights of their rows.
+Encoded = Callable[[], Iterable[tuple[Batch, "Floats | None"]]]
 
 logger = logging.getLogger("fastbayes")
 
@@ -94,18 +96,22 @@ class Reading:
         encoder.expect(self.source.n_rows)
         return encoder
 
+    def parts(self) -> Iterable[Encoded]:
+        """Yield the blocks of each segment, to be encoded where they are wanted."""
+        encoder = self.encoder()
+        return (partial(self.batches, encoder, s) for s in self.source.segments(BLOCK_ROWS))
+
     def each(self, run: OfBatch) -> Iterator[list[tuple[Any, int, float]]]:
         """Yield what a pass returns of the blocks of each segment, their rows and weight."""
-        encoder = self.encoder()
 
-        def one(segment: Segment) -> list[tuple[Any, int, float]]:
+        def one(part: Encoded) -> list[tuple[Any, int, float]]:
             return [
                 (run(batch, weight), batch.n_rows, _total(batch, weight))
-                for batch, weight in self.batches(encoder, segment)
+                for batch, weight in part()
                 if batch.n_rows
             ]
 
-        yield from engine.in_order(one, self.source.segments(BLOCK_ROWS), self.threads)
+        yield from engine.in_order(one, self.parts(), self.threads)
 
     @property
     def terms(self) -> int:
@@ -127,6 +133,27 @@ class Reading:
             found = part if found is None else _added(found, part)
             n, total = n + rows_of_part, total + weight
         return PassSums(found, n, total)
+
+
+@dataclass(frozen=True)
+class ReadingOnce(Reading):
+    """Few rows, which are encoded once, however often they are gone over.
+
+    held  the blocks of each segment, and the weights of their rows
+    """
+
+    held: list[list[tuple[Batch, Floats | None]]]
+
+    @classmethod
+    def of(cls, reading: Reading) -> ReadingOnce:
+        """Return the rows, encoded."""
+        # What encodes a block writes the next one to the same memory.
+        held = [[_copied(*block) for block in part()] for part in reading.parts()]
+        return cls(**{one.name: getattr(reading, one.name) for one in fields(reading)}, held=held)
+
+    def parts(self) -> Iterable[Encoded]:
+        """Yield the blocks of each segment."""
+        return (partial(iter, segment) for segment in self.held)
 
 
 @dataclass
@@ -344,16 +371,19 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     """
     if isinstance(reading.source, Counter):
         return [RowsElsewhere.of(reading)]
-    width = max(1, len(reading.schema.features))
-    together = _equal_rows(reading, width)
-    if together is not None:
-        return [together]
+    sizes = _joint_sizes(reading.schema)
+    if sizes is not None:
+        if (reading.source.n_rows or SAMPLE) < SAMPLE:
+            # No sample of them tells whether they repeat: they are encoded before it is known.
+            reading = ReadingOnce.of(reading)
+        together = _equal_rows(reading, sizes)
+        if together is not None:
+            return [together]
     gradient = dispatch.load("gradient", float(n_rows) * reading.terms).Gradient(reading.layout)
-    encoder = reading.encoder()
 
-    def read(segment: Segment, keep: bool) -> _PackedPart:
+    def read(part: Encoded, keep: bool) -> _PackedPart:
         packed, sample, n, total = [], [], 0, 0.0
-        for batch, weight in reading.batches(encoder, segment):
+        for batch, weight in part():
             if not batch.n_rows:
                 continue
             n += batch.n_rows
@@ -370,9 +400,7 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     n, total, size = 0, 0.0, 0
     # Workers look whether the rows still fit: those that do not are not packed in vain.
     fits = [True]
-    for part in engine.in_order(
-        lambda s: read(s, fits[0]), reading.source.segments(BLOCK_ROWS), reading.threads
-    ):
+    for part in engine.in_order(lambda p: read(p, fits[0]), reading.parts(), reading.threads):
         n, total = n + part.n_rows, total + part.total
         sample += part.sample
         size += sum(packed.nbytes for packed in part.packed)
@@ -390,6 +418,10 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
 
     rows = PackedRows(gradient, held, total, n, reading.threads, scan)
     return [*_samples(reading, gradient, sample, steps, total), rows]
+
+
+def _copied(batch: Batch, weight: Floats | None) -> tuple[Batch, Floats | None]:
+    return taken(batch, np.arange(batch.n_rows)), None if weight is None else weight.copy()
 
 
 def _added(total: Any, part: Any) -> Any:
@@ -441,18 +473,20 @@ def blocks(n: int) -> Iterable[tuple[int, int]]:
     return itertools.pairwise([*range(0, n, BLOCK_ROWS // 4), n])
 
 
-def _equal_rows(reading: Reading, width: int) -> PackedRows | None:
-    """Return the different rows with the weights of all, None where there are too many."""
-    schema, layout = reading.schema, reading.layout
+def _joint_sizes(schema: Schema) -> NDArray[np.int64] | None:
+    """Return the codes of each column and of the class, None where rows cannot be numbered."""
     sizes = np.array([*(f.size + 2 for f in schema.categorical), len(schema.classes)], np.int64)
-    if schema.numeric or not countable(sizes):
-        return None
-    encoder, room = reading.encoder(), math.prod(sizes.tolist())
+    return None if schema.numeric or not countable(sizes) else sizes
+
+
+def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None:
+    """Return the different rows with the weights of all, None where there are too many."""
+    schema, layout, room = reading.schema, reading.layout, math.prod(sizes.tolist())
     hopeless = [False]
 
-    def read(segment: Segment) -> list[tuple[NDArray[np.int64], Floats, int, Batch]]:
+    def read(part: Encoded) -> list[tuple[NDArray[np.int64], Floats, int, Batch]]:
         found = []
-        for batch, weight in reading.batches(encoder, segment):
+        for batch, weight in part():
             if hopeless[0] or not batch.n_rows:
                 break
             columns: list[Any] = [None] * len(schema.categorical)
@@ -469,7 +503,7 @@ def _equal_rows(reading: Reading, width: int) -> PackedRows | None:
         return found
 
     equal, template = DistinctRows(sizes), None
-    for part in engine.in_order(read, reading.source.segments(BLOCK_ROWS), reading.threads):
+    for part in engine.in_order(read, reading.parts(), reading.threads):
         for codes, weight, n, few in part:
             template = few
             if not equal.add(codes, weight, n):
@@ -482,7 +516,7 @@ def _equal_rows(reading: Reading, width: int) -> PackedRows | None:
     n = len(weight)
     if n > 0.5 * equal.n_rows:
         return None
-    cells = float(n) * width
+    cells = float(n) * max(1, len(schema.features))
     gradient = dispatch.load("gradient", cells).Gradient(layout)
     kind = np.dtype(f"u{1 if sizes.max() <= 1 << 8 else 2 if sizes.max() <= 1 << 16 else 4}")
     matrix: NDArray[Any] = np.array(columns[:-1]).astype(kind).reshape(len(columns) - 1, n)

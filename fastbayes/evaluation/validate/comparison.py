@@ -526,7 +526,7 @@ class ComparisonRunner:
         model._check_parameters()
         model._check_suits(have)
         known: dict[str, Any] = {
-            "besides": self.held(),
+            "besides": self.held,
             "n_rows": round(self.n_read * have.n_rows / self.stats.n_rows),
             "last": source is not self.opened.source,
         }

@@ -20,7 +20,8 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 def overflowed(sums: Floats) -> Floats:
     """Return sums in which an overflow is infinite, and so equal to itself, never inf - inf."""
-    return np.where(np.isnan(sums), np.inf, sums)
+    lost = np.isnan(sums)
+    return np.where(lost, np.inf, sums) if lost.any() else sums
 
 
 def merged(mine: Sequence[Floats], theirs: Sequence[Floats]) -> tuple[Floats, ...]:

@@ -89,9 +89,9 @@ def least_shift(apart: Sequence[NDArray[np.uint64]], shift: int, limit: int) -> 
     holds these bits for the keys of each class.
     """
     spare = limit - len(apart)
-    highest = np.sort(np.concatenate([np.empty(0, np.uint64), *apart]))[::-1]
-    if 0 <= spare >= len(highest):
+    if 0 <= spare >= sum(map(len, apart)):
         return shift
+    highest = np.sort(np.concatenate([np.empty(0, np.uint64), *apart]))[::-1]
     return max(shift, min(int(highest[spare]).bit_length(), 63)) if spare >= 0 else 63
 
 

@@ -313,7 +313,7 @@ class Scans:
     unlabelled: list[pa.RecordBatch]
     first: bool  # not a later batch
     progress: engine.Progress | None = None
-    besides: int = 0  # bytes within the memory limit that are held already
+    besides: Callable[[], int] = int  # tells bytes within the memory limit that are held
     n_rows: int | None = None  # about how many there are, where they have been counted
     last: bool = False  # no later batch will be learned by the model
 
@@ -339,7 +339,7 @@ class Scans:
             unlabelled=self.unlabelled,
             classless=not self.first,
             folds=folds,
-            besides=self.besides,
+            besides=self.besides(),
         )
 
     def places(self, names: Sequence[str]) -> list[int]:

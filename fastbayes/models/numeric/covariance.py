@@ -415,12 +415,17 @@ def spherical(
 Parameters = tuple[Floats, Floats, Floats, Floats, Floats | None]
 LOG_2_PI = math.log(2 * math.pi)
 LARGEST = float(np.finfo(np.float64).max)
+# Numbers of which it takes longer to find equal ones than to take ln Γ of each.
+FEW = 64
 
 
 def log_gamma(x: Floats) -> Floats:
     """Return ln Γ(x)."""
-    values, where = np.unique(np.asarray(x, dtype=np.float64), return_inverse=True)
-    return np.array([math.lgamma(v) for v in values.tolist()])[where.reshape(np.shape(x))]
+    of = np.asarray(x, dtype=np.float64)
+    values, where = of.ravel(), slice(None)
+    if of.size > FEW:  # of many, most are equal
+        values, where = np.unique(values, return_inverse=True)
+    return np.array([math.lgamma(v) for v in values.tolist()])[where].reshape(of.shape)
 
 
 def log_densities(found: Normals, x: Floats) -> Floats:

@@ -119,9 +119,14 @@ class ColumnValues:
         values, weight = self.pooled
         if not len(values):
             return 0.0, 1.0
-        low, middle, high = (quantile(values, weight, q) for q in (0.1, 0.5, 0.9))
+        low, middle, high = quantiles(values, weight, (0.1, 0.5, 0.9))
         scale = (high - low) / 2 or (float(values[-1]) - float(values[0])) / 2
         return middle, scale if 0 < scale < math.inf else 1.0
+
+    @cached_property
+    def shares(self) -> Floats:
+        """The least value, what parts all values into equal shares, and the greatest value."""
+        return equal_shares(self.ranges)
 
     @property
     def silent(self) -> bool:
@@ -134,11 +139,12 @@ class ColumnValues:
         return np.maximum(at, 0).astype(np.int64)
 
 
-def quantile(values: Floats, weight: Floats, share: float) -> float:
-    """Return the first value up to which there is such a share of the weight."""
+def quantiles(values: Floats, weight: Floats, shares: Sequence[float]) -> list[float]:
+    """Return for each share the first value up to which there is so much of the weight."""
     cumulated = np.cumsum(weight)
-    at = np.searchsorted(cumulated, cumulated[-1] * share * (1 - 1e-12), side="left")
-    return float(values[min(int(at), len(values) - 1)])
+    wanted = [cumulated[-1] * share * (1 - 1e-12) for share in shares]
+    at = np.minimum(np.searchsorted(cumulated, wanted, side="left"), len(values) - 1)
+    return [float(value) for value in values[at]]
 
 
 def silverman(values: Floats, weight: Floats, variance: float) -> float:
@@ -151,7 +157,8 @@ def silverman(values: Floats, weight: Floats, variance: float) -> float:
     Silverman (1986), Density estimation for statistics and data analysis, equation 3.31.
     """
     deviation = math.sqrt(variance)
-    apart = quantile(values, weight, 0.75) - quantile(values, weight, 0.25)
+    low, high = quantiles(values, weight, (0.25, 0.75))
+    apart = high - low
     spread = min(deviation, apart / QUARTILES) if apart > 0 else deviation
     return 0.9 * spread * float(weight.sum()) ** -0.2
 
@@ -181,7 +188,7 @@ class HistogramDensity:
     @classmethod
     def of(cls, values: ColumnValues, alpha: float) -> HistogramDensity:
         """Return the density of a column."""
-        edges = equal_shares(values.ranges)
+        edges = values.shares
         classes = zip(values.points, values.weight, strict=True)
         counts = [np.bincount(bins_of(edges, own), rows, len(edges) + 1) for own, rows in classes]
         return cls(values, edges, np.stack(counts, axis=1).astype(np.float64), alpha)
@@ -304,11 +311,12 @@ class BinnedDensity(HistogramDensity):
         # A cut on a value, where values touch, lies below the next one.
         on = np.isin(cuts, ranges.greatest)
         cuts[on] = ranges.least[np.searchsorted(ranges.greatest, cuts[on]) + 1]
-        edges = np.unique(np.concatenate((equal_shares(ranges), cuts)))
-        counts = np.zeros((len(edges) + 1, len(values.points)))
-        np.add.at(counts, bins_of(edges, ranges.least), ranges.weight)
+        edges = np.unique(np.concatenate((values.shares, cuts)))
+        bins = bins_of(edges, ranges.least)
+        counts = [np.bincount(bins, rows, len(edges) + 1) for rows in ranges.weight.T]
         inner = np.searchsorted(cuts, edges[:-1], side="right")
-        return cls(values, edges, counts, alpha, np.concatenate(([0], inner, [len(cuts)])))
+        group = np.concatenate(([0], inner, [len(cuts)]))
+        return cls(values, edges, np.stack(counts, axis=1), alpha, group)
 
     @cached_property
     def _sums(self) -> tuple[Floats, NDArray[np.int64]]:
