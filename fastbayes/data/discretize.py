@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from fastbayes.core.domains import checked_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.cuts import scatter_of, x_log_x
 from fastbayes.kernels.shared.sketch import (
     FRACTION_BITS,
     Entries,
@@ -102,6 +104,11 @@ class ValueSketch:
             self._rows.append(rows._replace(values=rows.values.copy()))
         else:
             self._spilled().add(*rows)
+
+    @property
+    def job(self) -> float:
+        """Rows x columns of the whole job that the rows are of."""
+        return self._job
 
     @property
     def _n_held(self) -> int:
@@ -331,15 +338,16 @@ class CutLearner:
         `classes` are the class codes in sorted order. A sketch that was asked for by "width" knows
         no more than the extremes.
         """
-        profile = self.sketches[name].profile(classes)
-        return [checked_cuts(name, cut_points(profile, how)) for how in hows]
+        sketch = self.sketches[name]
+        profile, job = sketch.profile(classes), sketch.job
+        return [checked_cuts(name, cut_points(profile, how, job)) for how in hows]
 
 
-def cut_points(profile: Profile, how: Method) -> list[float]:
-    """Return the cut points of a column by a method."""
+def cut_points(profile: Profile, how: Method, cells: float) -> list[float]:
+    """Return the cut points of a column by a method, in a job of so many rows x columns."""
     match how.kind:
         case "mdl":
-            return mdl_cuts(profile)
+            return mdl_cuts(profile, cells)
         case "quantile":
             return quantile_cuts(profile, how.bins)
         case _:
@@ -352,8 +360,10 @@ def between(lower: float, upper: float) -> float:
     return middle if lower <= middle < upper else lower
 
 
-def mdl_cuts(profile: Profile) -> list[float]:
+def mdl_cuts(profile: Profile, cells: float = math.inf) -> list[float]:
     """Return the cut points that the minimum description length principle accepts, ascending.
+
+    `cells` are the rows x columns of the whole job: whether compiling pays.
 
     A range of N rows is cut where the class entropy within both sides is least, the lowest such
     cut if there are several, if the gain exceeds (log2(N - 1) + D)/N with D = log2(3^k - 2) -
@@ -363,67 +373,55 @@ def mdl_cuts(profile: Profile) -> list[float]:
     """
     cumulated = np.zeros((profile.weight.shape[1], len(profile.least) + 1))
     np.cumsum(profile.weight.T, axis=1, out=cumulated[:, 1:])
-    terms: Terms = _x_log_x
+    known = np.zeros(0)
     if cumulated[:, -1].sum() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
-        cumulated, terms = cumulated.astype(np.int64), _x_log_x_of_counts().take
+        cumulated, known = cumulated.astype(np.int64), _x_log_x_of_counts()
+    scatter_of_cuts = dispatch.load("cuts", cells).scatter_of_cuts
     cuts = []
     ranges = [(0, len(profile.least))]
     while ranges:
         first, last = ranges.pop()
-        at = _accepted(cumulated[:, first : last + 1], terms)
-        if at:
-            cut = first + at
+        if last - first < 2:
+            continue
+        scatter = scatter_of_cuts(cumulated, known, first, last)
+        everything = cumulated[:, last] - cumulated[:, first]
+        n = float(everything.sum())
+        noise = _SAME * n * math.log(n) if n > 0 else 0.0
+        at = int(np.argmax(scatter <= scatter.min() + noise))
+        cut = first + at + 1
+        left = cumulated[:, cut] - cumulated[:, first]
+        parts = np.column_stack([everything, left, everything - left])
+        if _accepted(parts, scatter_of(parts, known), float(scatter[at]), noise):
             cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
             ranges += [(first, cut), (cut, last)]
     return sorted(cuts)
 
 
-# Gives x ln x of weights.
-Terms = Callable[[NDArray[Any]], NDArray[np.float64]]
+def _accepted(parts: NDArray[Any], scatter: Floats, cut: float, noise: float) -> bool:
+    """Return whether a range is to be cut.
 
-
-def _accepted(cumulated: NDArray[Any], terms: Terms) -> int:
-    """Return how many values are to be on the left of the cut of a range; 0 for no cut.
-
-    cumulated  IN  (n_classes, n_values + 1) class weights up to the range, and up to and with the
-                   first, second ... of its values
+    parts    (n_classes, 3) class weights of the range, and of what is left and right of the cut
+    scatter  (3,) N times the class entropy in nats of each
+    cut      that of both sides together
+    noise    what rounding may make of such numbers
     """
-    if cumulated.shape[1] < 3:
-        return 0
-    everything = cumulated[:, -1] - cumulated[:, 0]
-    sides = np.empty((len(cumulated), 2, cumulated.shape[1] - 2), cumulated.dtype)
-    np.subtract(cumulated[:, 1:-1], cumulated[:, :1], out=sides[:, 0])
-    np.subtract(everything[:, None], sides[:, 0], out=sides[:, 1])
-    scatter = _scatter(sides, terms).sum(axis=0)
-    n = float(everything.sum())
-    noise = _SAME * n * math.log(n) if n > 0 else 0.0
-    at = int(np.argmax(scatter <= scatter.min() + noise))
-    parts = np.column_stack([everything, sides[..., at]])
-    spread = _scatter(parts, terms)
-    if spread[0] - scatter[at] <= noise:
-        return 0
+    whole = float(scatter[0])
+    if whole - cut <= noise:
+        return False
     k, k1, k2 = np.count_nonzero(parts, axis=0).tolist()
-    e, e1, e2 = (spread / parts.sum(axis=0) / math.log(2)).tolist()
-    gain = (float(spread[0]) - float(scatter[at])) / n / math.log(2)
+    total = parts.sum(axis=0)
+    n = float(total[0])
+    e, e1, e2 = (scatter / total / math.log(2)).tolist()
+    gain = (whole - cut) / n / math.log(2)
     code = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2)  # log2(3^k - 2)
     cost = math.log2(max(n - 1, 1.0)) + code - (k * e - k1 * e1 - k2 * e2)
-    return at + 1 if gain > cost / n else 0
-
-
-def _x_log_x(x: NDArray[Any]) -> NDArray[np.float64]:
-    return np.asarray(x * np.log(np.where(x > 0, x, 1.0)))
+    return gain > cost / n
 
 
 @lru_cache(maxsize=1)
-def _x_log_x_of_counts() -> NDArray[np.float64]:
+def _x_log_x_of_counts() -> Floats:
     """Return x ln x of all numbers that few rows can be."""
-    return _x_log_x(np.arange(FEW_ROWS + 1.0))
-
-
-def _scatter(weights: NDArray[Any], terms: Terms) -> NDArray[np.float64]:
-    """Return N times the class entropy in nats of class weights, (n_classes, ...)."""
-    # The classes one after the other, which is how numpy sums over an axis that others follow.
-    return np.asarray(terms(weights.sum(axis=0)) - terms(weights).sum(axis=0))
+    return x_log_x(np.arange(FEW_ROWS + 1.0), np.zeros(0))
 
 
 def quantile_cuts(profile: Profile, bins: int) -> list[float]:

@@ -305,7 +305,7 @@ class BinnedDensity(HistogramDensity):
     def cut(cls, values: ColumnValues, alpha: float) -> BinnedDensity | None:
         """Return the density of a column, None where it has no cut point."""
         ranges = values.ranges
-        cuts = np.array(mdl_cuts(ranges))
+        cuts = np.array(mdl_cuts(ranges, values.cells))
         if not len(cuts):
             return None
         # A cut on a value, where values touch, lies below the next one.
