@@ -91,7 +91,7 @@ class Layout:
         first = self.rows.numeric
         return slice(first, first + self.n_numeric)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """P, the number of rows."""
         return 1 + int(self.sizes.sum()) + self.n_numeric + int(self.pair_sizes.sum())

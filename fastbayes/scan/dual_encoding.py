@@ -34,7 +34,7 @@ def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | No
     # Truth values that are cut like numbers are bins either way.
     numeric = {feature.name for feature, book in plain.features if book is None}
     options = {name: points for name, points in cuts.items() if name not in numeric}
-    plain, binned = learning(cuts=options), learning(cuts=cuts)
+    plain, binned = learning(cuts=options) if options else plain, learning(cuts=cuts)
     bins = [(f, book) for f, book in binned.features if f.name in numeric]
     return Encoder(
         [*plain.features, *bins], plain.target, template=plain.template, weight=plain.weight

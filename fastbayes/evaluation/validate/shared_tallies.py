@@ -73,10 +73,12 @@ class SharedTally:
 
     def counted_without(self, learning: Callable[..., Encoder]) -> dict[str, dict[str, Any]]:
         """Return the statistics of rows without a fold, and options of each."""
-        # Bins of numbers stand behind the columns that are categories as they are.
-        n = sum(book is not None for _, book in learning().features)
-        cells = {name: {"columns": range(n)} for name in OF_CELLS} if self.cells else {}
-        return {name: {} for name in self.counted} | cells
+        wanted: dict[str, dict[str, Any]] = {name: {} for name in self.counted}
+        if self.cells:
+            # Bins of numbers stand behind the columns that are categories as they are.
+            n = sum(book is not None for _, book in learning().features)
+            wanted |= {name: {"columns": range(n)} for name in OF_CELLS}
+        return wanted
 
     def encoder(self, learning: Callable[..., Encoder], cuts: Any) -> Encoder:
         """Return an encoder of rows that are to be counted, with cut points by way."""

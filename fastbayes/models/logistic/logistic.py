@@ -597,7 +597,7 @@ class LogisticRegression(Classifier):
         self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
         if self.standard_errors:
             check_wald(layout, first=scans.first)
-        encoder = scans.learning(cuts=scans.cuts)
+        encoder = scans.learning()  # tells names: the schema has the cut points
         assert encoder.target is not None
         share = engine.share_of(scans.source, self.threads, self.memory_limit)
         reading = Reading(
