@@ -19,7 +19,7 @@ from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.memory import borrow
 from fastbayes.kernels.dispatch import kernel, numpy_twin, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import Floats, U
-from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, without_own
+from fastbayes.kernels.shared.pair_averages import Pair, Tables, fall_back, fill_own
 from fastbayes.kernels.shared.posterior import JointScorer
 
 # Rows at a time: many, since all tables are read for them, few enough to stay in the caches.
@@ -114,7 +114,8 @@ class _Products:
             order = np.argsort(pair.state[a, b])
             a, b = a[order] + offsets[pair.first], b[order] + offsets[pair.second]
             own = own / (reference[a] * reference[b])[:, None]
-            children = without_own(pair, np.asarray(children) / reference[:, None], offsets)
+            children = np.asarray(children) / reference[:, None]
+            fill_own(pair, children, offsets)
             one = _reach(own[:, None], np.zeros(1, np.int64)) + _reach(children, offsets[:-1])
             reach = max(reach, one)
             mine = slice(begins[q], begins[q + 1])
@@ -171,8 +172,10 @@ def _reach(tables: Floats, starts: NDArray[np.int64]) -> float:
     if not tables.size:
         return 0.0
     # The logarithm ascends: it is taken of the extremes alone.
-    some = np.where((tables > 0) & (tables < np.inf), tables, 1.0)
-    least, most = (extreme(axis=0) for extreme in (some.min, some.max))
+    least, most = tables.min(axis=0), tables.max(axis=0)
+    if not (least.min() > 0 and most.max() < np.inf):
+        some = np.where((tables > 0) & (tables < np.inf), tables, 1.0)
+        least, most = some.min(axis=0), some.max(axis=0)
     powers = np.maximum(np.log2(most).max(axis=1), -np.log2(least).min(axis=1))
     return float(np.maximum.reduceat(powers, starts).sum())
 

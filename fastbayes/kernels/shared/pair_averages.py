@@ -28,12 +28,10 @@ class Pair(NamedTuple):
     state: NDArray[np.int64]
 
 
-def without_own(pair: Pair, children: Floats, offsets: NDArray[np.int64]) -> Floats:
-    """Return a copy of the children, 1 in the rows of the parents themselves."""
-    children = np.array(children, np.float64)
+def fill_own(pair: Pair, children: Floats, offsets: NDArray[np.int64]) -> None:
+    """Write 1 into the rows of the children that are those of the parents themselves."""
     for parent in (pair.first, pair.second):
         children[:, offsets[parent] : offsets[parent + 1]] = 1.0
-    return children
 
 
 def fall_back(

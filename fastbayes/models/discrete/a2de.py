@@ -72,8 +72,7 @@ class TripleTables:
         cells = self.cells
         n = self._given(i, j, a, b)
         known = np.add.reduceat(n, cells.offsets[:-1], axis=1)
-        choices = cells.choices[cells.feature][:, None]
-        table = smoothing.ratio(n, known[:, cells.feature], choices)
+        table = smoothing.ratio_within(n, known, cells.choices, cells.feature)
         table[:, cells.hidden] = 1.0
         return table
 

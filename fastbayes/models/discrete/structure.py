@@ -301,7 +301,7 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
     information, together = np.zeros((m, m)), np.zeros((m, m))
     found = values
     share = engine.share_of(scans.source, model.threads, model.memory_limit)
-    held = share.charged + scans.besides
+    held = share.charged + scans.besides()
     limit = engine.left_for_pairs(model.memory_limit, share.threads, values.schema.shape, held)
     runs = list(_runs(values, limit))
     logger.info("%d columns: the pairs are counted in %d scans", m, len(runs))

@@ -47,6 +47,25 @@ class Smoothing:
             limit = 1.0 / np.maximum(cells, 1)
             return np.asarray(np.where(below > 0, (n + mass) / below, limit))
 
+    def ratio_within(
+        self, n: Floats, total: Floats, cells: NDArray[Any], of: NDArray[np.intp]
+    ) -> Floats:
+        """Return `ratio` of cells (n, n_cells, K), by the totals of their distributions.
+
+        total  (n, n_distributions, K)
+        cells  (n_distributions,) cells of each
+        of     (n_cells,) the distribution that a cell is of
+        """
+        mass = self.mass(cells)
+        below = total + (cells * mass)[:, None]
+        table = n + mass[of, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            table /= below[:, of]
+        if not (below > 0).all():
+            limit = 1.0 / np.maximum(cells, 1)
+            table = np.where(below[:, of] > 0, table, limit[of, None])
+        return table
+
     def joint(self, n: Floats, known: Floats, total: Any, cells: Any, prior: Any) -> Floats:
         """Return P(c, v) from n(c, v), with as many classes as the last axis has.
 

@@ -422,10 +422,10 @@ FEW = 64
 def log_gamma(x: Floats) -> Floats:
     """Return ln Γ(x)."""
     of = np.asarray(x, dtype=np.float64)
-    values, where = of.ravel(), slice(None)
-    if of.size > FEW:  # of many, most are equal
-        values, where = np.unique(values, return_inverse=True)
-    return np.array([math.lgamma(v) for v in values.tolist()])[where].reshape(of.shape)
+    if of.size <= FEW:
+        return np.array([math.lgamma(v) for v in of.ravel().tolist()]).reshape(of.shape)
+    values, where = np.unique(of, return_inverse=True)  # of many, most are equal
+    return np.array([math.lgamma(v) for v in values.tolist()])[where.reshape(of.shape)]
 
 
 def log_densities(found: Normals, x: Floats) -> Floats:
