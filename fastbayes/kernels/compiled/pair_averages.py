@@ -107,14 +107,15 @@ class _Products:
         shape = -(-n_classes // width), int(begins[-1])
         self._own = np.zeros((*shape, width), kind)
         self._children = np.ones((*shape, int(offsets[-1]), width), kind)
-        reach = 0.0
+        of_classes, reach = np.repeat(reference, n_classes), 0.0
         for q, pair in enumerate(pairs):
             own, children = tables(q)
             a, b = np.nonzero(pair.state >= 0)
             order = np.argsort(pair.state[a, b])
             a, b = a[order] + offsets[pair.first], b[order] + offsets[pair.second]
             own = own / (reference[a] * reference[b])[:, None]
-            children = np.asarray(children) / reference[:, None]
+            children = np.asarray(children)
+            children = (children.reshape(len(children), -1) / of_classes).reshape(children.shape)
             fill_own(pair, children, offsets)
             one = _reach(own[:, None], np.zeros(1, np.int64)) + _reach(children, offsets[:-1])
             reach = max(reach, one)

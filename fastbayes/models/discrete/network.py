@@ -23,7 +23,7 @@ from fastbayes.networks.graph.parameters import TablePrior
 from fastbayes.networks.infer.scorer import Network, NetworkScorer
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
-from fastbayes.networks.search.structure_search import SEARCHES, learned
+from fastbayes.networks.search.structure_search import SEARCHES, learned_parents
 from fastbayes.scan import engine
 from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
@@ -207,7 +207,7 @@ class NetworkClassifier(FamilyModel):
         scans.check_rereadable("a search for a graph takes several scans", ", or give network=")
         found = scans.count(self, {"values": {}})
         check_learnable(found, scans.source.description)
-        parents = learned_parents(self, scans, found)
+        parents = parents_by_search(self, scans, found)
         return self._families(scans, *parted(structure_of(parents, here, target)), known=found)
 
     def _suited(self, stats: Any) -> Statistics:
@@ -333,7 +333,7 @@ def given_parents(network: Any) -> Parents:
     return DAG.from_edges([tuple(edge) for edge in parents]).parents
 
 
-def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
+def parents_by_search(model: Any, scans: Scans, found: Statistics) -> Parents:
     """Return the parents of the nodes, as the search of the model over the rows finds them."""
     names = found.schema.names
     # A column without a value has no neighbour, and no row that is complete.
@@ -350,7 +350,7 @@ def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
     search_options: dict[str, Any] = {"order": order}
     if model.search in ("hill_climb", "tabu"):
         search_options |= {"restarts": int(model.restarts), "seed": model.seed}
-    graph = learned(
+    parents = learned_parents(
         table,
         score=model.graph_score,
         ess=model.ess,
@@ -366,7 +366,7 @@ def learned_parents(model: Any, scans: Scans, found: Statistics) -> Parents:
         memory_limit=model.memory_limit,
         **search_options,
     )
-    return _class_first(model, dict(graph.parents), target)
+    return _class_first(model, parents, target)
 
 
 def _class_first(model: Any, parents: Parents, target: str) -> Parents:

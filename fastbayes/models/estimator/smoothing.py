@@ -56,15 +56,17 @@ class Smoothing:
         cells  (n_distributions,) cells of each
         of     (n_cells,) the distribution that a cell is of
         """
-        mass = self.mass(cells)
-        below = total + (cells * mass)[:, None]
-        table = n + mass[of, None]
+        mass, k = self.mass(cells), n.shape[-1]
+        whole = (total + (cells * mass)[:, None]).reshape(len(n), -1)
+        # Of few classes, which are not worth a loop of their own, all cells are one axis.
+        below = whole.take((of[:, None] * k + np.arange(k)).ravel(), axis=1)
+        table = n.reshape(len(n), -1) + np.repeat(mass[of], k)
         with np.errstate(divide="ignore", invalid="ignore"):
-            table /= below[:, of]
-        if not (below > 0).all():
+            table /= below
+        if not (whole > 0).all():
             limit = 1.0 / np.maximum(cells, 1)
-            table = np.where(below[:, of] > 0, table, limit[of, None])
-        return table
+            table = np.where(below > 0, table, np.repeat(limit[of], k))
+        return table.reshape(n.shape)
 
     def joint(self, n: Floats, known: Floats, total: Any, cells: Any, prior: Any) -> Floats:
         """Return P(c, v) from n(c, v), with as many classes as the last axis has.

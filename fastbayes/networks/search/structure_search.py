@@ -174,6 +174,25 @@ def learned(
     >>> round(found.score, 6)  # 2 x 8 ln 2, and 4 parameters at ½ ln 8
     15.249238
     """
+    return _result(*_searched(source, progress, options))
+
+
+def learned_parents(source: Any, **options: Any) -> dict[str, tuple[str, ...]]:
+    """Return the parents of each node of the graph that `learned` finds; nothing more is counted.
+
+    Parameters
+    ----------
+    source, **options
+        As in `learned`.
+    """
+    scores, parents, _ = _searched(source, None, options)
+    return _by_name(scores, parents)
+
+
+def _searched(
+    source: Any, progress: Callable[[SearchStep], object] | None, options: dict[str, Any]
+) -> tuple[FamilyScores, list[int], _Watch]:
+    """Return what scored families, the parents of each node that were found, and the trace."""
     reads = {field.name for field in fields(ReadOptions)}.intersection(options)
     reading = ReadOptions(**{name: options.pop(name) for name in reads})
     asked = SearchOptions(**options)
@@ -202,7 +221,7 @@ def learned(
 
             climber.restart(random, asked.restarts, again)
         parents = climber.parents
-    return _result(scores, parents, watch)
+    return scores, parents, watch
 
 
 class _Watch:
@@ -291,13 +310,18 @@ def _start(start: Any, names: Sequence[str], limits: Limits) -> list[int]:
     return masks
 
 
+def _by_name(scores: FamilyScores, parents: list[int]) -> dict[str, tuple[str, ...]]:
+    """Return the parents of each node, both in the order of the columns."""
+    columns = [feature.name for feature in scores.rows.schema.categorical]
+    where = {name: j for j, name in enumerate(columns)}
+    named = _named(parents, scores.rows.names)
+    return {name: tuple(sorted(named[name], key=where.__getitem__)) for name in columns}
+
+
 def _result(scores: FamilyScores, parents: list[int], watch: _Watch) -> Learned:
     """Return the graph in the order of the columns, with the counts of its families."""
-    rows = scores.rows
-    columns = [feature.name for feature in rows.schema.categorical]
-    where = {name: j for j, name in enumerate(columns)}
-    named = _named(parents, rows.names)
-    found = {name: tuple(sorted(named[name], key=where.__getitem__)) for name in columns}
+    rows, found = scores.rows, _by_name(scores, parents)
+    where, columns = {name: j for j, name in enumerate(found)}, [*found]
     families = [tuple(where[n] for n in (*found[name], name)) for name in columns]
     wanted: dict[str, dict[str, Any]] = {"values": {}, "families": {"families": families}}
     states = dict(zip(rows.names, rows.states, strict=True))
