@@ -309,8 +309,9 @@ class BinnedDensity(HistogramDensity):
         if not len(cuts):
             return None
         # A cut on a value, where values touch, lies below the next one.
-        on = np.isin(cuts, ranges.greatest)
-        cuts[on] = ranges.least[np.searchsorted(ranges.greatest, cuts[on]) + 1]
+        at = np.searchsorted(ranges.greatest, cuts)
+        on = ranges.greatest[at] == cuts
+        cuts[on] = ranges.least[at[on] + 1]
         edges = np.unique(np.concatenate((values.shares, cuts)))
         bins = bins_of(edges, ranges.least)
         counts = [np.bincount(bins, rows, len(edges) + 1) for rows in ranges.weight.T]
