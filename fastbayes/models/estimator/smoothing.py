@@ -57,10 +57,10 @@ class Smoothing:
         of     (n_cells,) the distribution that a cell is of
         """
         mass, k = self.mass(cells), n.shape[-1]
-        whole = (total + (cells * mass)[:, None]).reshape(len(n), -1)
+        whole = (total + (cells * mass)[:, None]).reshape(len(n), len(cells) * k)
         # Of few classes, which are not worth a loop of their own, all cells are one axis.
         below = whole.take((of[:, None] * k + np.arange(k)).ravel(), axis=1)
-        table = n.reshape(len(n), -1) + np.repeat(mass[of], k)
+        table = n.reshape(len(n), len(of) * k) + np.repeat(mass[of], k)
         with np.errstate(divide="ignore", invalid="ignore"):
             table /= below
         if not (whole > 0).all():

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fastbayes.models.estimator.smoothing import Smoothing
+
+
+@pytest.mark.parametrize("kind", ["laplace", "m_estimate"])
+@pytest.mark.parametrize("mass", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 9])
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_ratio_within__is_the_ratio_to_the_same_bits(
+    kind: str, mass: float, n_classes: int, n: int
+) -> None:
+    widths, cells = [2, 1, 3, 2], np.array([2.0, 0.0, 3.0, 1.0])
+    of = np.repeat(np.arange(4), widths)
+    counts = np.random.default_rng(n).integers(0, 3, (n, len(of), n_classes)).astype(float)
+    total = np.add.reduceat(counts, np.cumsum(widths) - widths, axis=1)
+    smoothing = Smoothing(kind, mass, mass)
+    found = smoothing.ratio_within(counts, total, cells, of)
+    np.testing.assert_array_equal(found, smoothing.ratio(counts, total[:, of], cells[of][:, None]))
