@@ -183,7 +183,8 @@ def test_an_error_is_that_of_the_row_group_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compression", "of"), [("none", "rows"), ("snappy", "rows"), ("none", "footer")]
+    ("compression", "of"),
+    [("none", "rows"), ("snappy", "rows"), ("zstd", "rows"), ("none", "footer")],
 )
 def test_damaged_bytes_are_refused_or_do_not_matter(
     compression: str, of: str, tmp_path: Path, request: pytest.FixtureRequest, again: Counter[bool]

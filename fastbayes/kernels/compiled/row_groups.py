@@ -338,6 +338,8 @@ def place_pages(now, pages, n_pages, room, most, frames):
             return -1
         if not page[p.COMPRESSED]:
             continue
+        if size > room - at:  # a header may say any size
+            return -1
         largest = max(largest, size)
         if now[page[p.OF], p.CODEC] == p.FOREIGN and size > 0:
             frames[n, 0], frames[n, 1] = page[p.AT] + page[p.LEVELS], page[p.AT] + page[p.PACKED]
