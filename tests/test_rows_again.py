@@ -299,3 +299,15 @@ def test_an_index_outside_its_dictionary(tmp_path: Path) -> None:
     for threads in (1, 4):
         with pytest.raises(DataError, match="column 'c'"):
             fb.count(path, "y", threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_that_lack_a_column(threads: int, tmp_path: Path) -> None:
+    """Their rows are alike among themselves, and those of other files have one more column."""
+    files = tmp_path / "files"
+    files.mkdir()
+    tables = [some(k).drop_columns(["b"] if k in (0, 3) else []) for k in range(6)]
+    for k, table in enumerate(tables):
+        written(files / f"{k}.parquet", [table, table])
+    whole = pa.concat_tables(chain(*zip(tables, tables, strict=True)), promote_options="default")
+    assert fb.count(files, "y", threads=threads) == fb.count(whole, "y")

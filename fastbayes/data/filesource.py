@@ -100,6 +100,7 @@ class Piece(NamedTuple):
     apart     opens columns of numbers of these names to be decoded block by block, those for which
               that can be, and returns with them what reads the other columns; None: it cannot
     groups    row groups of which it is decoded at once, where others may take their place
+    alike     tells of such groups of pieces, up to the first not decoded like some earlier rows
     goes_on   whether the next piece is of the same segment
     """
 
@@ -109,6 +110,7 @@ class Piece(NamedTuple):
     together: bool = False
     apart: ReadApart | None = None
     groups: Sequence[int] = ()
+    alike: Callable[[Sequence[Sequence[int]], DecodedRows], AlikeParts] | None = None
     goes_on: bool = False
 
 
@@ -152,10 +154,6 @@ class FileReader(ABC):
     def runs(self) -> Runs:
         """Return how often its row groups are counted."""
         return ((1, 1.0),)
-
-    def alike(self, groups: Sequence[Sequence[int]], rows: DecodedRows) -> AlikeParts:
-        """Tell of row groups decoded together, up to the first ones not decoded like these rows."""
-        raise NotImplementedError
 
     def part_ends(self) -> NDArray[np.int64] | None:
         """Return the rows up to the end of each part, (n_parts,); None where nobody knows."""
@@ -454,14 +452,17 @@ class FileSource(Source):
         """Return the segment of pieces that follow on each other."""
         reads = [partial(self._read, reader, piece, block_rows) for piece in pieces]
         sizes = [piece.n_rows for piece in pieces]
-        parts, alike = [], None
-        if all(piece.groups for piece in pieces) and not self._twice(reader):
+        parts, alike, groups = [], None, [piece.groups for piece in pieces]
+        (first, *more) = pieces
+        if all(groups) and (tell := first.alike) is not None and not self._twice(reader):
             parts = [
                 SegmentPart(piece.n_rows or 0, read)
                 for piece, read in zip(pieces, reads, strict=True)
             ]
-            alike = partial(self._alike, reader, [piece.groups for piece in pieces])
-        (first, *more) = pieces
+
+            def alike(part: int, rows: DecodedRows) -> AlikeParts:
+                return tell(groups[part:], rows)
+
         apart = None
         if first.apart and not more:
             apart = partial(self._read_apart, reader, first, block_rows)
@@ -475,12 +476,6 @@ class FileSource(Source):
             parts=parts,
             alike=alike,
         )
-
-    @staticmethod
-    def _alike(
-        reader: FileReader, groups: Sequence[Sequence[int]], first: int, rows: DecodedRows
-    ) -> AlikeParts:
-        return reader.alike(groups[first:], rows)
 
     @contextmanager
     def _read_apart(
@@ -781,7 +776,8 @@ class ParquetReader(FileReader):
                 first += n_rows
                 goes_on = whole and bool(some)
                 again = groups if whole and self.file.local else ()
-                yield Piece(first - n_rows, n_rows, read, whole, apart, again, goes_on)
+                alike = partial(self._alike, own) if again else None
+                yield Piece(first - n_rows, n_rows, read, whole, apart, again, alike, goes_on)
 
     def _at_once(self, threads: int) -> int:
         """Return how many row groups may be decoded one after another, as one piece.
@@ -892,12 +888,14 @@ class ParquetReader(FileReader):
             )
         return np.asarray(column.to_numpy(), np.float64)
 
-    def alike(self, groups: Sequence[Sequence[int]], rows: DecodedRows) -> AlikeParts:
-        """Tell of row groups decoded together, up to the first ones not decoded like these rows."""
+    def _alike(
+        self, schema: pa.Schema, groups: Sequence[Sequence[int]], rows: DecodedRows
+    ) -> AlikeParts:
+        """Tell of groups of columns, up to the first ones not decoded like rows; see `Piece`."""
         n = next((k for k, some in enumerate(groups) if len(some) != len(groups[0])), len(groups))
         numbers = np.array(groups[:n], np.int64)
         footer, reader = self._common.footers(self.file), rows.reader
-        shapes = footer.shapes(rows.schema, numbers, self._kernels)
+        shapes = footer.shapes(schema, numbers, self._kernels)
         n = shapes.like(reader.shapes, self.file.size, DECODED_BYTES)
         return AlikeParts(self.file.path, shapes.starts[:n], shapes.sizes[:n])
 

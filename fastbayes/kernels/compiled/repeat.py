@@ -237,7 +237,7 @@ class RepeatedCalls:
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
     def copy(self, own: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> RepeatedCalls:
-        """Return the same calls for another thread, which run beside these.
+        """Return the same calls for another thread, which may run at the same time.
 
         In the place of some arrays there are others of the same size; what else the calls write
         besides the rows goes to memory of their own.

@@ -141,12 +141,12 @@ class AlikeGroups:
         lend: Callable[[int], NDArray[np.uint8]],
         within: AlikeGroups | None,
     ) -> AlikeGroups:
-        """Return what counts beside this in another thread, and to other counts of the same size.
+        """Return what counts the same in another thread, and to other counts of the same size.
 
         In memory that a function gives, or in that of what the same thread counts at other times.
         """
         chunks, bitmaps, writers = self._first
-        own = chunks.beside(lend, None if within is None else within.chunks)
+        own = chunks.elsewhere(lend, None if within is None else within.chunks)
         bits = [(c, np.empty_like(old)) for c, old in bitmaps]
         ranges = [(chunks.out, own.out)]
         ranges += [(old, new) for (_, old), (_, new) in zip(bitmaps, bits, strict=True)]

@@ -32,7 +32,7 @@ class Chunks(NamedTuple):
     out: NDArray[np.uint8]
     first: NDArray[np.uint8]
 
-    def beside(self, lend: Callable[[int], NDArray[np.uint8]], within: Chunks | None) -> Chunks:
+    def elsewhere(self, lend: Callable[[int], NDArray[np.uint8]], within: Chunks | None) -> Chunks:
         """Return as much other memory: within some that is large enough, or as a function gives."""
         fresh: dict[str, Any] = {}
         for name in ("source", "unpacked", "tables", "indices", "out"):
