@@ -28,7 +28,8 @@ DIGITS = 6
 def ours(X: pd.DataFrame) -> dict[str, Callable[[], Any]]:
     """Return what makes each model that the columns allow, by its name in `compare`."""
     numeric = [pd.api.types.is_numeric_dtype(kind) for kind in X.dtypes]
-    suits = {"always": True, "named": True, "numeric": any(numeric), "all_numeric": all(numeric)}
+    suits = {"always": True, "numeric": any(numeric), "all_numeric": all(numeric)}
+    suits["gaps"] = bool(X.isna().any(axis=None))
 
     def made(entry: Any, candidate: Candidate) -> Callable[[], Any]:
         # Other models that see bins cut numbers by themselves.

@@ -58,7 +58,8 @@ class Candidate:
     bins
         Whether it sees numeric columns in bins; None for what the model itself does.
     when
-        "always"; "numeric", where some column is numeric; or "all_numeric", where every column is.
+        "always"; "numeric", where some column is numeric; "all_numeric", where every column is; or
+        "gaps", where some value is missing, of categories or of bins.
     effort
         What it takes, for `compare` to leave it out unasked where that is long; None: never.
     """
@@ -66,7 +67,7 @@ class Candidate:
     suffix: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     bins: bool | None = None
-    when: Literal["always", "numeric", "all_numeric"] = "always"
+    when: Literal["always", "numeric", "all_numeric", "gaps"] = "always"
     effort: Effort | None = None
 
 
@@ -134,6 +135,9 @@ QUANTILE = Candidate(
     effort=Effort(1.0, together=2),
 )
 
+# That a value is missing may say something of the class. The counts are those of the others.
+MISSING = Candidate("-missing", {"missing": "category"}, when="gaps", effort=PAIRS[0].effort)
+
 FAMILIES = "discrete.family_model.LooFamilies"
 
 MODELS: dict[str, ModelEntry] = {}
@@ -198,7 +202,7 @@ register(
     "AODE",
     "fastbayes.models.discrete.aode",
     "aode",
-    (*PAIRS, QUANTILE),
+    (*PAIRS, QUANTILE, MISSING),
     "discrete.aode.LooAverage",
 )
 register("A2DE", "fastbayes.models.discrete.a2de", "a2de", TRIPLES)

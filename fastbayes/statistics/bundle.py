@@ -164,6 +164,26 @@ class Statistics:
         folds = tuple(fold.aligned(schema) for fold in self.folds)
         return replace(self, schema=schema, parts=parts, folds=folds)
 
+    def treating_missing(self, missing: str) -> Statistics:
+        """Return the statistics for models to which a missing value is something else.
+
+        Missing values are counted apart in any case.
+
+        Parameters
+        ----------
+        missing
+            "marginalize" or "category", as in `fastbayes.count`.
+
+        Returns
+        -------
+        Statistics
+            Itself where that is so already.
+        """
+        if self.schema.missing == missing:
+            return self
+        folds = tuple(fold.treating_missing(missing) for fold in self.folds)
+        return replace(self, schema=replace(self.schema, missing=missing), folds=folds)
+
     def pruned(self) -> Statistics:
         """Return the statistics without undeclared values and classes that never occur."""
         values = self.values

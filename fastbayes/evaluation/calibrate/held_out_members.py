@@ -40,6 +40,7 @@ MEMBERS = (
     "kdb",
     "aode",
     "aode-quantile",
+    "aode-missing",
     "joint-gaussian",
     "gaussian-bayes",
     "gaussian-bayes-tied",
@@ -50,7 +51,7 @@ MEMBERS = (
 # Those of them that take part with so many columns at most: what they take grows with the square of
 # the number of columns, or is a search in each column.
 OF_PAIRS = {
-    *("tan", "tan-quantile", "kdb", "aode", "aode-quantile", "logistic-pairs"),
+    *("tan", "tan-quantile", "kdb", "aode", "aode-quantile", "aode-missing", "logistic-pairs"),
     *("joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied"),
 }
 OF_FEW, MOST_COLUMNS = OF_PAIRS | {"naive-bayes-auto"}, 256

@@ -154,6 +154,7 @@ class Runner:
     way         how it sees numeric columns
     given       the name or the model that it was asked for by
     effort      what it takes, where it is left out if that is long
+    of_gaps     whether it takes part only where a value is missing
     bare        whether it sees no columns at all
     of_arrays   whether it is an estimator of arrays
     counted     counts of all rows that it alone needs, by folds, while it learns from them
@@ -165,6 +166,7 @@ class Runner:
     way: Way = NUMBERS
     given: Any = None
     effort: Effort | None = None
+    of_gaps: bool = False
     bare: bool = False
     of_arrays: bool = False
     counted: Statistics | None = None
@@ -234,6 +236,12 @@ def _names(runners: Sequence[Runner]) -> str:
     return ", ".join(runner.name for runner in runners)
 
 
+def has_gaps(stats: Statistics) -> bool:
+    """Return whether a value is missing, of categories or of bins."""
+    values = stats.values
+    return bool(values.counts[values.offsets[1:] - 1].any())
+
+
 def without_columns(batch: Batch) -> Batch:
     """Return rows of which nothing but their class and weight is known."""
     return replace(batch, codes=(), missing=batch.missing[:0], numeric=())
@@ -284,7 +292,7 @@ class ComparisonRunner:
 
     def suits(self, candidate: Candidate) -> bool:
         """Return whether the columns allow a candidate."""
-        return candidate.when == "always" or (
+        return candidate.when in ("always", "gaps") or (
             self.numeric and not (candidate.when == "all_numeric" and self.categorical)
         )
 
@@ -333,6 +341,8 @@ class ComparisonRunner:
         self.seconds["counting"] = time.perf_counter() - start
         check_learnable(self.stats, self.opened.source.description)
         remark(self.stats)
+        if not (has_gaps(self.stats) and self.stats.schema.missing == "marginalize"):
+            self.runners = [runner for runner in self.runners if not runner.of_gaps]
         # The domains are known now: what stands in a dictionary alone does not come to them.
         self.opened = opened = opened._replace(source=opened.source.coded())
         self.views = Views(self.stats.schema)
@@ -504,9 +514,12 @@ class ComparisonRunner:
         runner.memory = sum(parts[name].nbytes for name in runner.model._statistics)
 
     def _seen_by(self, runner: Runner, counted: Statistics) -> Statistics:
-        """Return counts of all columns, or of none for a model that sees none."""
+        """Return counts of all columns, or of none for a model that sees none.
+
+        What a missing value is to the model changes nothing in the counts.
+        """
         if not runner.bare:
-            return counted
+            return counted.treating_missing(runner.make()._counts_missing)
         parts = {name: counted.parts[name] for name in ("values", "moments")}
         counted = replace(counted, parts=parts, folds=(), fold_names=())
         return counted.aligned(replace(counted.schema, features=()))
@@ -525,6 +538,7 @@ class ComparisonRunner:
             model.set_params(discretize=self.rules[runner.way])
         model._check_parameters()
         model._check_suits(have)
+        learning = partial(learning, missing=model._counts_missing)
         known: dict[str, Any] = {
             "besides": self.held,
             "n_rows": round(self.n_read * have.n_rows / self.stats.n_rows),
@@ -1022,10 +1036,12 @@ def compare(
         where workers read the rows and `folds` is not given: they know no folds by place.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan",
-        "tan-quantile", "kdb", "aode", "aode-quantile", "a2de", "joint-bayes", "joint-gaussian",
-        "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes", "logistic",
-        "logistic-pairs", "network", and "prior", the shares of the classes ("naive-bayes" has
-        numeric="student", "logistic" standardize=True, the two of Gaussian Bayes prior="niw");
+        "tan-quantile", "kdb", "aode", "aode-quantile", "aode-missing", "a2de", "joint-bayes",
+        "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes",
+        "logistic", "logistic-pairs", "network", and "prior", the shares of the classes
+        ("naive-bayes" has numeric="student", "logistic" standardize=True, the two of Gaussian Bayes
+        prior="niw"; "aode-missing" has missing="category", and unasked takes part only where a
+        value of a category or a bin is missing);
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
         default, but for models that would take long (see Notes).
@@ -1214,10 +1230,15 @@ def wanted(
     """
     known = candidates()
     names = [*known] if tables else [*known, PRIOR]
-    unasked = unasked or models is None
-    if models is None or (isinstance(models, str) and models == ALL):
+    every = models is None or (isinstance(models, str) and models == ALL)
+    unasked, by_name = unasked or models is None, not (unasked or every)
+    if every:
         # Models of numbers are listed where there are some, with the reason if there is more.
-        models = [name for name, (_, c) in known.items() if c.when == "always" or contest.numeric]
+        models = [
+            name
+            for name, (_, c) in known.items()
+            if c.when in ("always", "gaps") or contest.numeric
+        ]
         models.append(PRIOR)
     found: dict[str, Runner] = {}
     for name, model in named_models(models):
@@ -1226,12 +1247,13 @@ def wanted(
             if model not in names:
                 raise ValueError(f"models: {model!r}: {use_one_of(model, names)}")
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
-            given.make = partial(entry.load(), **candidate.parameters, missing=missing)
+            given.make = partial(entry.load(), **{"missing": missing, **candidate.parameters})
             made = given.make()
             bins = made._discretizes if candidate.bins is None else candidate.bins
             given.way = contest.way_of(made, bins=bins)
             given.bare, name = model == PRIOR, name or model
             given.effort = candidate.effort if unasked else None
+            given.of_gaps = candidate.when == "gaps" and not by_name
             if not contest.suits(candidate) and contest.numeric:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):

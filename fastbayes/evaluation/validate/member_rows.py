@@ -33,9 +33,10 @@ class MemberRows:
 
     def __init__(self, whole: Schema, own: Schema) -> None:
         whole, own = _as_observed(whole), _as_observed(own)
-        if whole.names != own.names or whole.missing != own.missing:
+        if whole.names != own.names:
             raise ValueError(f"a model was made for the columns {own.names}, not {whole.names}")
-        if not replace(own, features=whole.features) == whole:
+        # A missing value has the same code, whatever it is to a model.
+        if not replace(own, features=whole.features, missing=whole.missing) == whole:
             raise ValueError("a model was made for other classes")
         place = {feature.name: at for at, feature in enumerate(own.categorical)}
         self._numbers, self._bins = list[int](), list[tuple[int, int, NDArray[np.float64]]]()

@@ -649,7 +649,8 @@ class Classifier(TableRows):
         if schema.missing != self._counts_missing:
             raise SchemaError(
                 f"the statistics were counted with missing={schema.missing!r}, the model "
-                f"has missing={self._counts_missing!r}; use one of them for both"
+                f"has missing={self._counts_missing!r}; use one of them for both, or "
+                f"statistics.treating_missing({self._counts_missing!r})"
             )
         counted = {f.name: f.values for f in schema.features}
         taking = Selection.made(self.columns, self.exclude)
