@@ -25,9 +25,6 @@ from fastbayes.statistics.base import (
 from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, root_mean_square
 from fastbayes.statistics.joint_moments import JointMoments, check_matrices, drop, joint_block
 
-# Rows of a block that are looked at for missing values before all are taken for complete.
-FIRST_ROWS = 128
-
 
 class ClassScatter(Statistic):
     """Scatter matrix of each class: the sufficient statistic of Gaussians with covariances.
@@ -115,31 +112,29 @@ class ClassScatter(Statistic):
             return
         y, here = occurring(classes, batch.n_classes)
         columns, k = list(batch.numeric), len(here)
-        block = type(self)(self.shape._replace(n_classes=k))
-        module = dispatch.load("scatter", batch.cells)
-        arrays = None
-        if not np.isnan([x[:FIRST_ROWS] for x in columns]).any():
-            # What is missing turns a mean into NaN: where nothing is, nothing need be looked for.
-            arrays = module.block_scatter(columns, y, k, weight)
-        if arrays is None or np.isnan(arrays[1]).any():
-            gaps = np.isnan(columns[0])
-            for x in columns[1:]:
-                gaps |= np.isnan(x)
-            rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
-            if len(rows):
-                block.incomplete = np.bincount(
-                    y[rows], None if weight is None else weight[rows], k
-                ).astype(np.float64)
-                block.joint = joint_block(columns, rows, y, k, weight, batch.cells)
-            arrays = module.block_scatter(
-                columns, y, k, np.where(gaps, 0.0, 1.0 if weight is None else weight)
-            )
-        block.count, block.mean, block.rest, block.scatter = arrays
-        whole = {}
-        for key, part in block.arrays().items():
-            whole[key] = np.zeros((self.shape.n_classes, *part.shape[1:]))
-            whole[key][here] = part
-        self._absorb(self._holding(whole))
+        add = dispatch.load("scatter", batch.cells).add_scatter
+        if add(columns, y, here, weight, *self._held(), missing=False):
+            return
+        gaps = np.isnan(columns[0])
+        for x in columns[1:]:
+            gaps |= np.isnan(x)
+        rows = np.flatnonzero(gaps if weight is None else gaps & (weight > 0))
+        if len(rows):
+            block = type(self)(self.shape._replace(n_classes=k))
+            block.incomplete = np.bincount(
+                y[rows], None if weight is None else weight[rows], k
+            ).astype(np.float64)
+            block.joint = joint_block(columns, rows, y, k, weight, batch.cells)
+            whole = {}
+            for key, part in block.arrays().items():
+                whole[key] = np.zeros((self.shape.n_classes, *part.shape[1:]))
+                whole[key][here] = part
+            self._absorb(self._holding(whole))
+        known = np.where(gaps, 0.0, 1.0 if weight is None else weight)
+        add(columns, y, here, known, *self._held(), missing=True)
+
+    def _held(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.count, self.mean, self.rest, self.scatter
 
     def _spread(self) -> float:
         complete = root_mean_square(self.count, self.scatter)

@@ -15,5 +15,7 @@ def exercise(scatter):
         for weight in (None, np.ones(ROWS)):
             scatter.block_scatter(columns, group, 4, weight)
             scatter.block_products(columns, group, 4, weight)
+            held = np.zeros(4), np.zeros((4, 3)), np.zeros((4, 3)), np.zeros((4, 3, 3))
+            scatter.add_scatter(columns, group, np.arange(4), weight, *held, missing=False)
     for code in (np.uint8, np.uint16):
         scatter.known_parts(columns[0], np.zeros(ROWS, code), np.ones(2))

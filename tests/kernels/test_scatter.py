@@ -11,6 +11,7 @@ from oracles import scatter as naive
 
 from fastbayes.kernels.compiled import scatter as compiled
 from fastbayes.kernels.numpy import scatter as numpy_twin
+from fastbayes.statistics.joint_moments import JointMoments
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
@@ -208,6 +209,57 @@ def test_weight_zero_is_no_row(module):
     kept = weight > 0
     expected = naive.block_scatter([x[kept] for x in columns], group[kept], 4, weight[kept])
     assert_equals(module.block_scatter(columns, group, 4, weight), expected)
+
+
+def as_joint(count, mean, rest, scatter):
+    return JointMoments(count[:, None, None], mean[:, :, None], rest[:, :, None], scatter.copy())
+
+
+@every
+@given(
+    block=blocks(),
+    larger=st.sampled_from([0, 3]),
+    step=st.sampled_from([1, 2]),
+    scale=st.sampled_from([1.0, 1e200, 1e308]),
+)
+@settings(max_examples=30)
+def test_adding_to_scatter_is_merging_it_bit_by_bit(module, block, larger, step, scale):
+    columns, group, n_groups, weight = block
+    with np.errstate(over="ignore"):
+        columns = [np.clip(scale * x, -1e308, 1e308) for x in columns]
+    # The groups that occur are some of those known.
+    here, p = larger + step * np.arange(n_groups), len(columns)
+    held = [np.zeros((here[-1] + 2, *[p] * axes)) for axes in (0, 1, 1, 2)]
+    expected = [part[here] for part in held]
+    half = len(group) // 2
+    for some in (slice(half), slice(half, None)):
+        rows = [x[some] for x in columns], group[some]
+        own = None if weight is None else weight[some]
+        assert module.add_scatter(*rows, here, own, *held, missing=True)
+        found = module.block_scatter(*rows, n_groups, own)
+        whole = as_joint(*expected).merged(as_joint(*found))
+        count, mean, rest = (part.reshape(part.shape[:2]) for part in whole.arrays()[:3])
+        expected = [count[:, 0], mean, rest, whole.scatter]
+    for part, one in zip(held, expected, strict=True):
+        assert part[here].tobytes() == one.tobytes()
+        assert not np.delete(part, here, axis=0).any()
+
+
+@every
+@weights
+@pytest.mark.parametrize("row", [0, 399])
+def test_missing_value__nothing_is_added_unless_it_is_no_matter(module, weighted, row):
+    rng = np.random.default_rng(14)
+    columns, group = list(rng.normal(size=(3, 400))), groups(rng, 400, 2)
+    weight = np.full(400, 2.0) if weighted else None
+    held = [np.ones((2, *[3] * axes)) for axes in (0, 1, 1, 2)]
+    columns[1][row] = np.nan
+    rows = columns, group, np.arange(2), weight
+    assert not module.add_scatter(*rows, *held, missing=False)
+    assert all((part == 1).all() for part in held)
+    assert module.add_scatter(*rows, *held, missing=True)
+    columns[1][row] = 0.0
+    assert module.add_scatter(*rows, *held, missing=False)
 
 
 @every

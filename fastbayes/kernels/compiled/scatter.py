@@ -23,7 +23,7 @@ from fastbayes.kernels.dispatch import (
     scalar,
     writes,
 )
-from fastbayes.kernels.shared.arrays import Floats, U
+from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # Rows in a vector, and columns along either side of a tile: their sums fill half the registers,
 # which leaves room for the columns, and waits for no addition.
@@ -132,27 +132,29 @@ SEGMENT = 512
 # rows, and so many for each group: below, the sums of a tile cost more than its products.
 PANEL, PANEL_ROWS, GROUP_ROWS = 1 << 17, 1024, 64
 
+# What is made of a block: products as they are; moments; moments that are added to those of other
+# rows; or this where no value is missing, and nothing where one is.
+PRODUCTS, MOMENTS, ADDED, ADDED_IF_KNOWN = range(4)
+# Rows of a block that are looked at for missing values before all are taken for known.
+FIRST_ROWS = 128
+
+_NOWHERE = readonly(np.empty(0, np.int64))
+# Where these are among the parts of `add_block`.
+_MEAN, _REST = 2, 3
+
 _X, _OUT, _GROUP = reads("float64"), writes("float64"), reads("uint32")
-_MATRIX, _MATRICES = reads("float64", 2), writes("float64", 3)
-_ROWS, _SIZES = writes("int32"), writes("int64")
+_TABLE, _TABLES = writes("float64", 2), writes("float64", 3)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
-    "first_rows": [(_GROUP, weight, _SIZES) for weight in ("none", _X)],
-    "add_rows": [
+    "add_block": [
         (
-            *(reads("uint64"), _GROUP, weight, _MATRIX, reads("uint8"), "int64"),
-            *(_SIZES, _SIZES, _ROWS, writes("float64", 2), writes("float64", 2), _OUT),
-            *(_OUT, writes("float64", 2), _MATRICES),
+            *(reads("uint64"), _GROUP, weight, reads("int64"), "int64", "int64"),
+            *(writes("int64", 2), writes("int32"), _TABLE, _TABLE, _OUT, _OUT, _TABLES, _TABLES),
+            *(_OUT, _TABLE, _TABLE, _TABLES),
         )
         for weight in ("none", _X)
     ],
-    "from_sums": [
-        (
-            *(_MATRIX, reads("uint8"), _X, _MATRIX),
-            *(writes("float64", 2), writes("float64", 2), _MATRICES, writes("uint8")),
-        )
-    ],
     "put_known": [(_X, _GROUP, _X, _OUT, _OUT)],
-    "mirror": [(_MATRICES,)],
+    "mirror": [(_TABLES,)],
 }
 
 
@@ -163,31 +165,26 @@ def block_scatter(
     weight: Floats | None = None,
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return count, mean, its rest and scatter matrix of each group of rows; see the numpy twin."""
-    group, weight = _grouped(group), None if weight is None else readonly(weight)
-    columns = [in_one_piece(x) for x in columns]
-    first = np.full(n_groups, -1)
-    first_rows(group, weight, first)
-    present = np.flatnonzero(first >= 0)
-    p = len(columns)
-    shift = np.zeros((n_groups, p))
-    rows = first[present]
-    shift[present] = np.array([x[rows] for x in columns]).reshape(p, len(rows)).T
-    shift[~np.isfinite(shift)] = 0.0
-    mean, rest = np.zeros((2, n_groups, p))
-    count, scatter = np.zeros(n_groups), np.zeros((n_groups, p, p))
-    wanted, far = np.ones(n_groups, np.uint8), np.zeros(n_groups, np.uint8)
-    for _ in range(2):
-        total = np.zeros((n_groups, p))
-        _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, scatter)
-        given = readonly(shift), readonly(wanted), readonly(count), readonly(total)
-        from_sums(*given, mean, rest, scatter, far)
-        if not far.any():
-            break
-        wanted, far = far, np.zeros(n_groups, np.uint8)
-        shift = mean.copy()
-        again = wanted != 0
-        count[again], scatter[again] = 0.0, 0.0
+    _, count, (*_, mean, rest), scatter = _block(MOMENTS, columns, group, n_groups, weight)
     return count, mean, rest, scatter
+
+
+def add_scatter(
+    columns: Sequence[Floats],
+    group: NDArray[np.unsignedinteger],
+    here: Ints,
+    weight: Floats | None,
+    count: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+    *,
+    missing: bool,
+) -> bool:
+    """Add the moments of rows to those of the rows before; see the numpy twin."""
+    what = ADDED if missing else ADDED_IF_KNOWN
+    held = count, mean, rest, scatter
+    return _block(what, columns, group, len(here), weight, readonly(here), held)[0]
 
 
 def block_products(
@@ -197,13 +194,7 @@ def block_products(
     weight: Floats | None = None,
 ) -> Floats:
     """Return the sum of w x xᵀ over the rows of each group; see the numpy twin."""
-    group, weight = _grouped(group), None if weight is None else readonly(weight)
-    p = len(columns)
-    result, shift = np.zeros((n_groups, p, p)), np.zeros((n_groups, p))
-    count, total = np.zeros(n_groups), np.zeros((n_groups, p))
-    wanted = np.ones(n_groups, np.uint8)
-    columns = [in_one_piece(x) for x in columns]
-    _add(columns, group, weight, readonly(shift), readonly(wanted), count, total, result)
+    result = _block(PRODUCTS, columns, group, n_groups, weight)[-1]
     mirror(result)
     return result
 
@@ -222,70 +213,121 @@ def known_parts(
     return deviation, known
 
 
-def _add(
-    columns: list[Floats],
+def _block(
+    what: int,
+    columns: Sequence[Floats],
     group: NDArray[np.unsignedinteger],
+    n_groups: int,
     weight: Floats | None,
-    shift: Floats,
-    wanted: NDArray[np.uint8],
-    count: Floats,
-    total: Floats,
-    scatter: Floats,
-) -> None:
-    """Add sums of w, w d and w d dᵀ (its lower half) of the wanted groups, d = x - shift."""
-    n_groups, p = shift.shape
-    n, padded = len(group), -(-p // TILE) * TILE
-    rows = min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups))
+    here: Ints = _NOWHERE,
+    held: tuple[Floats, Floats, Floats, Floats] | None = None,
+) -> tuple[bool, Floats, Floats, Floats]:
+    """Make something of a block of rows; return whether it could be, and what `add_block` found."""
+    columns = [in_one_piece(x) for x in columns]
+    n, p = len(group), len(columns)
+    padded = -(-p // TILE) * TILE
+    rows = max(1, min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups)))
     length = rows + min(n_groups, rows // FEW_ROWS + 1) * WIDTH
-    panel = np.empty((padded + 1, length))
+    panel = _panel(padded + 1, length)
     panel[p:] = 0.0
-    size, start = np.zeros(n_groups, np.int64), np.zeros(n_groups, np.int64)
-    order, scratch = np.zeros(length, np.int32), np.zeros((TILE + 1, TILE))
-    row = np.zeros(padded)
-    add_rows(
-        *(addresses(columns, [*range(p)]), group, weight, shift, wanted, max(1, rows)),
-        *(size, start, order, panel, scratch, row, count, total, scatter),
+    count, parts = np.zeros(n_groups), np.zeros((4, n_groups, p))
+    scatter = np.zeros((n_groups, p, p))
+    done = add_block(
+        *(addresses(columns, [*range(p)]), _grouped(group)),
+        *(None if weight is None else readonly(weight), here, what, rows),
+        *(np.zeros((5, n_groups), np.int64), np.zeros(panel.shape[1], np.int32), panel),
+        *(np.zeros((TILE + 1, TILE)), np.zeros(padded), count, parts, scatter),
+        *(held or (count, parts[_MEAN], parts[_REST], scatter)),
     )
+    return done != 0, count, parts, scatter
+
+
+def _panel(columns: int, rows: int) -> Floats:
+    """Return memory for at least so many rows; each column starts where vectors do."""
+    length = -(-rows // WIDTH) * WIDTH
+    room = np.empty(columns * length + WIDTH)
+    first = -room.ctypes.data % (8 * WIDTH) // 8
+    return room[first : first + columns * length].reshape(columns, length)
 
 
 @kernel
-def add_rows(
-    places, group, weight, shift, wanted, rows, size, start, order, panel, sums, row,
-    count, total, scatter,
+def add_block(
+    places, group, weight, here, what, rows, marks, order, panel, sums, row, count, parts, scatter,
+    counts, means, rests, scatters,
 ):  # fmt: skip
-    """Add the rows of wanted groups, a panel of them at a time.
+    """Make something of a block of rows; return 1, or 0 if it was not to be for a missing value.
 
-    places     IN   (p,) uint64   addresses of the columns
-    group      IN   (n,) uint32
-    weight     IN   (n,) float64 or None   rows of weight 0 are left out
-    shift      IN   (n_groups, p) float64
-    wanted     IN   (n_groups,) uint8   rows of groups with 0 are left out
-    rows       IN   of a panel
-    size, start  OUT  (n_groups,) int64   scratch
-    order      OUT  (>= rows, groups filled up) int32   scratch, rows at entry, whichever
-    panel      OUT  (> p, as many) float64   scratch, 0 below its first p rows
-    sums       OUT  (TILE + 1, TILE) float64   scratch
-    row        OUT  (>= p) float64   scratch
-    count      OUT  (n_groups,) float64   += Σ w
-    total      OUT  (n_groups, p) float64   += Σ w d, d = x - shift
-    scatter    OUT  (n_groups, p, p) float64   += Σ w d dᵀ, its lower half
+    places   IN   (p,) uint64   addresses of the columns
+    group    IN   (n,) uint32
+    weight   IN   (n,) float64 or None   rows of weight 0 are left out
+    here     IN   (n_groups,) int64   which groups these are of all, where moments are added to them
+    what     IN   PRODUCTS, MOMENTS, ADDED, ADDED_IF_KNOWN
+    rows     IN   of a panel
+    marks    OUT  (5, n_groups) int64   scratch
+    order    OUT  (>= rows, groups filled up) int32   scratch, rows at entry, whichever
+    panel    OUT  (> p, as many) float64   scratch, 0 below its first p rows
+    sums     OUT  (TILE + 1, TILE) float64   scratch
+    row      OUT  (>= p) float64   scratch
+    count    OUT  (n_groups,) float64   0 at entry, and so are the next two
+    parts    OUT  (4, n_groups, p) float64   shift, Σ w d, mean and rest
+    scatter  OUT  (n_groups, p, p) float64   of products the lower half
+    counts, means, rests, scatters  OUT  moments of all rows, to which these are added
     """
-    for begin in range(0, group.size, rows):
-        end = min(group.size, begin + rows)
-        sort_rows(group, weight, wanted, begin, end, count, size, start, order)
-        put_panel(places, shift, weight, size, start, order, panel)
-        add_panel(panel, size, start, sums, total, scatter)
-        add_few(places, shift, weight, size, start, order, row, total, scatter)
+    size, start, wanted, far = marks[0], marks[1], marks[2], marks[3]
+    shift, total, mean, rest = parts[0], parts[1], parts[_MEAN], parts[_REST]
+    if what == ADDED_IF_KNOWN:
+        for i in range(places.size):
+            for r in range(min(group.size, FIRST_ROWS)):
+                if np.isnan(number_at(places[i], U(r))):
+                    return 0
+    fill(wanted, 0, wanted.size, 1)
+    if what != PRODUCTS:
+        put_shift(places, group, weight, marks[4], shift)
+    for _ in range(2):
+        for begin in range(0, group.size, rows):
+            end = min(group.size, begin + rows)
+            sort_rows(group, weight, wanted, begin, end, count, size, start, order)
+            put_panel(places, shift, weight, size, start, order, panel)
+            add_panel(panel, size, start, sums, total, scatter)
+            add_few(places, shift, weight, size, start, order, row, total, scatter)
+        if what == PRODUCTS:
+            return 1
+        fill(far, 0, far.size, 0)
+        if from_sums(shift, wanted, count, total, mean, rest, scatter, far) == 0:
+            break
+        for g in range(far.size):
+            wanted[g] = far[g]
+            if far[g]:
+                count[g] = 0.0
+                for i in range(places.size):
+                    shift[g, i], total[g, i] = mean[g, i], 0.0
+                    fill(scatter[g, i], 0, places.size, 0.0)
+    if what == ADDED_IF_KNOWN:
+        for g in range(count.size):
+            for i in range(places.size):
+                if np.isnan(mean[g, i]):
+                    return 0
+    for k in range(here.size):
+        if count[k] > 0.0:
+            g = here[k]
+            merge(count[k], mean[k], rest[k], scatter[k], row, counts[g], means[g], rests[g],
+                  scatters[g])  # fmt: skip
+            counts[g] += count[k]
+    return 1
 
 
-@kernel
-def first_rows(group, weight, first):
-    """Find one row of each group: first[g] = first r with group[r] = g.
+@helper
+@scalar
+def put_shift(places, group, weight, first, shift):
+    """Find one row of each group, and write it: shift[g, i] = x_i[first r with group[r] = g].
 
+    places  IN   (p,) uint64   addresses of the columns
     group   IN   (n,) uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are passed over
-    first   OUT  (n_groups,) int64   -1 at entry, and where there is none
+    first   OUT  (n_groups,) int64   scratch
+    shift   OUT  (n_groups, p) float64   as it was where there is none, 0 for what is not finite
     """
+    fill(first, 0, first.size, -1)
     left = first.size
     r = U(0)
     while r < U(group.size) and left > 0:
@@ -294,6 +336,39 @@ def first_rows(group, weight, first):
             first[g] = r
             left -= 1
         r += U(1)
+    for g in range(first.size):
+        if first[g] >= 0:
+            for i in range(places.size):
+                value = number_at(places[i], U(first[g]))
+                shift[g, i] = value if np.isfinite(value) else 0.0
+
+
+@helper
+@scalar
+def merge(n, mean, rest, scatter, apart, before, means, rests, scatters):
+    """Add moments to those of so many rows before (Chan, Golub, LeVeque 1979, eq. 2.1).
+
+    mean, rest, scatter     IN   (p,), (p,), (p, p) float64   of n > 0 rows, or of such a weight
+    apart                   OUT  (>= p,) float64   scratch
+    means, rests, scatters  OUT  float64   of all; an overflow is infinite, never NaN
+    """
+    share = n / (before + n)
+    for i in range(mean.size):
+        moved, left, apart[i] = mean[i], rest[i], 0.0
+        if before != 0.0:
+            apart[i] = (moved - means[i]) + (left - rests[i])
+            more = rests[i] + apart[i] * share
+            moved = means[i] + more
+            part = moved - means[i]
+            left = (means[i] - (moved - part)) + (more - part)
+            left = left if np.isfinite(left) else 0.0
+        means[i] = moved if moved == moved else np.inf
+        rests[i] = left
+    factor = before * share
+    for i in range(mean.size):
+        for j in range(mean.size):
+            whole = apart[i] * apart[j] * factor + scatters[i, j] + scatter[i, j]
+            scatters[i, j] = whole if whole == whole else np.inf
 
 
 @helper
@@ -304,7 +379,7 @@ def sort_rows(group, weight, wanted, begin, end, count, size, start, order):
 
     group   IN   (n,) uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are left out
-    wanted  IN   (n_groups,) uint8   rows of groups with 0 are left out
+    wanted  IN   (n_groups,) int64   rows of groups with 0 are left out
     begin   IN   first row
     end     IN   last row, exclusive
     count   OUT  (n_groups,) float64   += sum of the weights
@@ -476,21 +551,23 @@ def add_few(places, shift, weight, size, start, order, row, total, scatter):
                     out[i, j] += row[i] * row[j]
 
 
-@kernel
+@helper
 @scalar
 def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwddᵀ - Σwd Σwdᵀ / Σw.
 
+    Return how many groups are far.
+
     shift    IN   (n_groups, p) float64
-    wanted   IN   (n_groups,) uint8   groups with 0 are left as they are
+    wanted   IN   (n_groups,) int64   groups with 0 are left as they are
     count    IN   (n_groups,) float64   Σw
     total    IN   (n_groups, p) float64   Σwd
     mean     OUT  (n_groups, p) float64
     rest     OUT  (n_groups, p) float64
     scatter  OUT  (n_groups, p, p) float64   at entry the lower half of Σwddᵀ
-    far      OUT  (n_groups,) uint8   1 where a shift was so far from the mean that it cost digits
+    far      OUT  (n_groups,) int64   0 at entry, 1 where a shift so far from the mean cost digits
     """
-    p = mean.shape[1]
+    p, n_far = mean.shape[1], 0
     for g in range(count.size):
         n = count[g]
         if not (wanted[g] and n > 0.0):
@@ -517,6 +594,8 @@ def from_sums(shift, wanted, count, total, mean, rest, scatter, far):
         for i in range(p):
             for j in range(i):
                 matrix[j, i] = matrix[i, j]
+        n_far += far[g]
+    return n_far
 
 
 @kernel

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.arrays import Floats, Ints
+from fastbayes.kernels.shared.moments import overflowed, two_sum
 
 
 def block_scatter(
@@ -55,6 +56,51 @@ def block_scatter(
         for place, better in zip(result, again, strict=True):
             place[far] = better[far]
     return result
+
+
+def add_scatter(
+    columns: Sequence[Floats],
+    group: NDArray[np.unsignedinteger],
+    here: Ints,
+    weight: Floats | None,
+    count: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+    *,
+    missing: bool,
+) -> bool:
+    """Add the moments of rows to those of the rows before; return whether this was done.
+
+    Parameters
+    ----------
+    columns, group, weight
+        As in `block_scatter`, groups numbered among those that occur.
+    here
+        (n_here,) int64, which groups these are of all.
+    count, mean, rest, scatter
+        As `block_scatter` returns them, of all groups: they are added to. An overflow is infinite
+        in them, never NaN.
+    missing
+        Whether nothing is left out for a missing value; otherwise nothing is added where there is
+        one.
+    """
+    found = block_scatter(columns, group, len(here), weight)
+    if not missing and np.isnan(found[1]).any():
+        return False
+    before, n = count[here], found[0]
+    old = n == 0
+    none, share = (before == 0)[:, None], n / np.where(old, 1.0, before + n)
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = (found[1] - mean[here]) + (found[2] - rest[here])
+        apart[none[:, 0] | old] = 0.0
+        moved, left = two_sum(mean[here], rest[here] + apart * share[:, None])
+        between = apart[:, :, None] * apart[:, None, :] * (before * share)[:, None, None]
+        scatter[here] = overflowed(between + scatter[here] + found[3])
+    mean[here] = overflowed(np.where(none, found[1], moved))
+    rest[here] = np.where(none, found[2], left)
+    count[here] += n
+    return True
 
 
 def block_products(
