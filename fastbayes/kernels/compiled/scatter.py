@@ -92,18 +92,19 @@ def add_row(block, out, index, row, n, factor):
 
 
 @instruction(
-    lambda panel, firsts, root, order, k, places, centres, weighted: types.void(
-        panel, firsts, types.int64, order, types.int64, places, centres, weighted
+    lambda panel, firsts, root, order, k, places, later, centres, weighted: types.void(
+        panel, firsts, types.int64, order, types.int64, places, later, centres, weighted
     ),
     literal=True,
 )
-def put_joined(block, panel, firsts, root, order, k, places, centres, weighted):
+def put_joined(block, panel, firsts, root, order, k, places, later, centres, weighted):
     """Write JOINED numbers of each of some columns: out[k] = (x[order[k]] - centre) * root[k].
 
     firsts    IN   flat index of the first row in each column of the panel
     root      IN   the same of the roots of weights
     order     IN   (rows,) int32
     places    IN   uint64   addresses of the columns
+    later     IN   uint64   addresses of columns whose row k is asked for meanwhile
     centres   IN   float64   of each column
     weighted  IN   literal: 0 where all roots are 1
     panel     OUT  (columns, rows) float64
@@ -113,6 +114,9 @@ def put_joined(block, panel, firsts, root, order, k, places, centres, weighted):
         for lane in range(JOINED)
     ]
     roots = to.load_at(block, panel.data, block.add(root, k), _JOINED) if weighted else None
+    for place in later:
+        column = block.inttoptr(place, to.DOUBLE.as_pointer())
+        vector.prefetch_at(block, block.gep(column, [k]), level=2)
     for first, place, centre in zip(firsts, places, centres, strict=True):
         column = block.inttoptr(place, to.DOUBLE.as_pointer())
         values = ir.Constant(_JOINED, ir.Undefined)
@@ -287,7 +291,7 @@ def add_block(
         for begin in range(0, group.size, rows):
             end = min(group.size, begin + rows)
             sort_rows(group, weight, wanted, begin, end, count, size, start, order)
-            put_panel(places, shift, weight, size, start, order, panel)
+            put_panel(places, begin, shift, weight, size, start, order, panel)
             add_panel(panel, size, start, sums, total, scatter)
             add_few(places, shift, weight, size, start, order, row, total, scatter)
         if what == PRODUCTS:
@@ -422,12 +426,13 @@ def filled(begin, end):
 
 
 @helper
-def put_panel(places, shift, weight, size, start, order, panel):
+def put_panel(places, begin, shift, weight, size, start, order, panel):
     """Write the columns in the order of the groups: panel[i, k] = √w (x_i[order[k]] - shift[g, i]).
 
     Groups of fewer than FEW_ROWS are left out.
 
     places     IN   (p,) uint64   addresses of the columns
+    begin      IN   first row of all
     shift      IN   (n_groups, p) float64
     weight, size, start, order  IN  as for `sort_rows`
     panel      OUT  (> p, rows) float64   √w in the last row; 0 where groups are filled up
@@ -441,12 +446,15 @@ def put_panel(places, shift, weight, size, start, order, panel):
             roots[k] = 1.0 if weight is None else np.sqrt(weight[U(order[k])])
         for k in range(b, filled(a, b)):
             roots[k] = 0.0
-    # Of several columns at once the processor waits for memory together.
+    # Of several columns at once the processor waits for memory together, and further ones are on
+    # their way: what lies far apart is not read ahead otherwise.
     fours = places.size // 4 * 4
     for i in range(0, fours, 4):
         for g in range(size.size):
             if size[g] >= FEW_ROWS:
-                put_four(places, shift[g], weight, start[g], start[g] + size[g], order, i, panel)
+                put_four(
+                    places, begin, shift[g], weight, start[g], start[g] + size[g], order, i, panel
+                )
     for i in range(fours, places.size):
         for g in range(size.size):
             if size[g] >= FEW_ROWS:
@@ -454,22 +462,25 @@ def put_panel(places, shift, weight, size, start, order, panel):
 
 
 @helper
-def put_four(places, shift, weight, begin, end, order, i, panel):
+def put_four(places, row, shift, weight, begin, end, order, i, panel):
     """Write the rows of a group, from place to place, of the columns i to i + 3: see `put_panel`.
 
+    row    IN   first row of all groups
     shift  IN   (n_columns,) float64   that of the group
     """
     length = panel.shape[1]
     root, stop = (panel.shape[0] - 1) * length, filled(U(begin), U(end))
     firsts = i * length, (i + 1) * length, (i + 2) * length, (i + 3) * length
     columns = places[i], places[i + 1], places[i + 2], places[i + 3]
+    j, skip = min(i + 4, places.size - 4), U(8 * row)
+    later = places[j] + skip, places[j + 1] + skip, places[j + 2] + skip, places[j + 3] + skip
     centres = shift[i], shift[i + 1], shift[i + 2], shift[i + 3]
     # Behind the last row stands any, until it is overwritten.
     for k in range(begin, np.int64(stop), JOINED):
         if weight is None:
-            put_joined(panel, firsts, root, order, k, columns, centres, 0)
+            put_joined(panel, firsts, root, order, k, columns, later, centres, 0)
         else:
-            put_joined(panel, firsts, root, order, k, columns, centres, 1)
+            put_joined(panel, firsts, root, order, k, columns, later, centres, 1)
     for k in range(U(end), stop):
         panel[i, k] = panel[i + 1, k] = panel[i + 2, k] = panel[i + 3, k] = 0.0
 
@@ -527,7 +538,7 @@ def add_few(places, shift, weight, size, start, order, row, total, scatter):
 
     d = √w (x - shift[g]).
 
-    places ... order  IN  as for `put_panel`
+    places, shift ... order  IN  as for `put_panel`
     row        OUT  (>= p) float64   scratch
     total      OUT  (n_groups, p) float64   += Σ √w d
     scatter    OUT  (n_groups, p, p) float64

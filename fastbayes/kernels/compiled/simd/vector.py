@@ -31,10 +31,10 @@ WIDTH = _width() if AVAILABLE else 32
 AHEAD = 8192
 
 
-def prefetch_at(block: Block, pointer: Any, write: bool = False) -> None:
-    """Ask for what is at a pointer, which need not exist, to be brought near."""
+def prefetch_at(block: Block, pointer: Any, write: bool = False, level: int = 1) -> None:
+    """Ask for what is at a pointer, which need not exist, to be brought to a level of the cache."""
     pointer = block.bitcast(pointer, to.BYTE.as_pointer())
-    flags = to.I32(int(write)), to.I32(3), to.I32(1)
+    flags = to.I32(int(write)), to.I32(4 - level), to.I32(1)
     to.call(block, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
 
 
