@@ -160,7 +160,7 @@ def _number(
     number(
         *(readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data), _SECRETS),
         *(np.uint8(adding), _shift(table.slots), table.slots, table.offsets, table.data),
-        *(table.words, np.empty((STEP, 3), U), np.empty(NEAR_STEP + 1, U)),
+        *(table.words, np.empty((STEP, 3), U), np.empty(NEAR_STEP, U)),
         *(found, state, codes),
     )
     if state[0] < 0:
@@ -270,70 +270,69 @@ def _free_slot(buckets, place):
 
 
 @helper
-def _inside(texts, wide, limit, codes, start, stop, begins):
-    """Write where texts begin; return whether those that are looked for are inside their bytes."""
-    n, outside = stop - start, np.int64(0)
-    if wide:
-        offsets = span_of(texts)
-        for r in range(U(0), n + U(1)):
-            begins[r] = word(offsets, np.int64(U(8) * (start + r)))
-    else:
-        for r in range(U(0), n + U(1)):
-            begins[r] = U(np.int64(texts[start + r]))
-    for r in range(U(0), n):
-        begin, end = np.int64(begins[r]), np.int64(begins[r + U(1)])
-        outside |= (begin | (end - begin) | (limit - end)) if codes[start + r] == UNSEEN else 0
-    return outside >= 0
+def _ends(texts, wide):
+    """Return what tells where texts end, as a span: the first one, from text to text, their shift.
+
+    The end of text r is the word from byte first + r * step on, shifted. Of numbers of 32 bits it
+    is the upper half of a word, so that none is read behind the last one.
+    """
+    return span_of(texts), (8 if wide else 0), (8 if wide else 4), (U(0) if wide else U(32))
 
 
 @helper
-def _find_short(data, begins, secrets, shift, buckets, words, count, codes, start, stop):
+def _find_short(
+    ends, begin, limit, data, secrets, shift, buckets, words, count, codes, start, stop, left
+):
     """Write the codes of short texts that are the first hit in their bucket.
 
     Most are found so; what is left to `_look_up` is too long to be part of a loop. Return how many
-    rows are left: they are written over `begins`, where those of the rows before were.
+    rows are left, and write which: those of texts that are not inside their bytes are among them.
     """
-    left, begin = U(0), begins[U(0)]
+    offsets, first, step, down = ends
+    at, n_left = first + step * np.int64(start), U(0)
     for r in range(start, stop):
-        end = begins[r - start + U(1)]
-        at, n = np.int64(begin), end - begin
+        end = word(offsets, at) >> down
+        place, n = np.int64(begin), end - begin
         begin = end
+        at += step
         if codes[r] != UNSEEN:
             continue
-        if n < U(SHORT):
-            h, a, b = _short_key(data, at, n, secrets)
+        if n < U(SHORT) and end <= limit:
+            h, a, b = _short_key(data, place, n, secrets)
             place = h >> shift
             hits = _hits(buckets, place, np.uint32(h >> U(32)))
             if hits != U(0):
                 c = _code(buckets, place, _lowest(hits))
-                first = np.int64(U(16) * c)
-                if c < count and word(words, first) == a and word(words, first + 8) == b:
+                first_word = np.int64(U(16) * c)
+                if c < count and word(words, first_word) == a and word(words, first_word + 8) == b:
                     codes[r] = np.uint32(c)
                     continue
-        begins[left] = r
-        left += U(1)
-    return left
+        left[n_left] = r
+        n_left += U(1)
+    return n_left
 
 
 @helper
-def _find_again(data, begins, secrets, shift, found, codes, start, stop):
+def _find_again(ends, begin, limit, data, secrets, shift, found, codes, start, stop, left):
     """Write the codes of short texts that were found before; return what `_find_short` does."""
-    left, begin = U(0), begins[U(0)]
+    offsets, first, step, down = ends
+    at, n_left = first + step * np.int64(start), U(0)
     for r in range(start, stop):
-        end = begins[r - start + U(1)]
-        at, n = np.int64(begin), end - begin
+        end = word(offsets, at) >> down
+        place, n = np.int64(begin), end - begin
         begin = end
+        at += step
         if codes[r] != UNSEEN:
             continue
-        if n < U(SHORT):
-            h, a, b = _short_key(data, at, n, secrets)
+        if n < U(SHORT) and end <= limit:
+            h, a, b = _short_key(data, place, n, secrets)
             place = np.int64(U(24) * (h >> shift))
             if word(found, place) == a and word(found, place + 8) == b:
                 codes[r] = np.uint32(word(found, place + 16))
                 continue
-        begins[left] = r
-        left += U(1)
-    return left
+        left[n_left] = r
+        n_left += U(1)
+    return n_left
 
 
 @helper
@@ -382,7 +381,7 @@ def number(
     known,
     words,
     keys,
-    begins,
+    left,
     found,
     state,
     codes,
@@ -404,7 +403,7 @@ def number(
     words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
                      highest byte, or if it is longer where it begins and its length
     keys     OUT     (rows of one step where a table is far, 3) uint64   scratch
-    begins   OUT     (rows of one step where a table is near + 1,) uint64   scratch
+    left     OUT     (rows of one step where a table is near,) uint64   scratch
     found    IN OUT  (2^bits, 3) uint64   where texts are few: at the place of a hash the two words
                      and the code of a short text, the second `_NOTHING` before; otherwise (0, 3)
     state    IN OUT  (3,) int64   row to go on from, -1: a text is not inside data; known texts;
@@ -419,20 +418,25 @@ def number(
     few, last = found.shape[0] > 0, span_of(found)
     again = U(64) - _lowest(U(max(found.shape[0], 1)))
     if slots.size <= 16 * NEAR and not adding:
-        for start in range(U(state[0]), n, U(begins.size - 1)):
-            stop = min(start + U(begins.size - 1), n)
-            if not _inside(texts, wide, limit, codes, start, stop, begins):
-                state[0] = -1
-                return
+        ends, most = _ends(texts, wide), U(max(limit, 0))
+        for start in range(U(state[0]), n, U(left.size)):
+            stop = min(start + U(left.size), n)
+            first = U(_offset(texts, start, wide))
             if few:
-                left = _find_again(given, begins, own, again, last, codes, start, stop)
-            else:
-                left = _find_short(
-                    given, begins, own, shift, buckets, firsts, count, codes, start, stop
+                n_left = _find_again(
+                    ends, first, most, given, own, again, last, codes, start, stop, left
                 )
-            for k in range(U(0), left):
-                r = begins[k]
+            else:
+                n_left = _find_short(
+                    *(ends, first, most, given, own, shift, buckets, firsts, count),
+                    *(codes, start, stop, left),
+                )
+            for k in range(U(0), n_left):
+                r = left[k]
                 begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
+                if begin < 0 or end < begin or end > limit:
+                    state[0] = -1
+                    return
                 key = _key(given, begin, end - begin, own)
                 place = key[0] >> shift
                 code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
