@@ -297,7 +297,7 @@ def _find_short(
         at += step
         if codes[r] != UNSEEN:
             continue
-        if n < U(SHORT) and end <= limit:
+        if n < U(SHORT) and n <= end <= limit:
             h, a, b = _short_key(data, place, n, secrets)
             place = h >> shift
             hits = _hits(buckets, place, np.uint32(h >> U(32)))
@@ -324,7 +324,7 @@ def _find_again(ends, begin, limit, data, secrets, shift, found, codes, start, s
         at += step
         if codes[r] != UNSEEN:
             continue
-        if n < U(SHORT) and end <= limit:
+        if n < U(SHORT) and n <= end <= limit:
             h, a, b = _short_key(data, place, n, secrets)
             place = np.int64(U(24) * (h >> shift))
             if word(found, place) == a and word(found, place + 8) == b:
