@@ -112,6 +112,37 @@ def test_values_are_those_of_pyarrow(
         assert bits(columns) == bits(expected(path, group))
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("step", [1 << 16, 700, 7])
+def test_pages_that_only_move_and_others_in_one_column(
+    step: int, checked: bool, version: str, tmp_path: Path
+) -> None:
+    rng, n = np.random.default_rng(3), 4000
+    random, packed, unknown = rng.normal(size=(3, n))
+    packed[1000:1150] = packed[2900] = 0.0
+    missing = np.zeros(n, np.bool_)
+    missing[[1020, 1021, 2000]] = True
+    table = pa.table(
+        {
+            "random": random,
+            "packed": packed,
+            "few nulls": pa.array(unknown, mask=missing),
+            "text": ["a"] * n,
+        }
+    )
+    path = written(
+        table, tmp_path / "t.parquet", data_page_size=400, write_batch_size=50,
+        data_page_version=version, write_page_checksum=checked,
+    )  # fmt: skip
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    # The headers of their pages take more than is won by packing some of them.
+    assert all(group.column(i).total_compressed_size >= 8 * n for i in range(3))
+    for threads in (1, 3):
+        (columns,) = read_all(path, step, threads)
+        assert bits(columns) == bits(expected(path, 0))
+
+
 @pytest.mark.parametrize("page", [1, 100, 5000, 10**6])
 @pytest.mark.parametrize("step", [1 << 16, 1000, 7])
 def test_pages_and_blocks_of_any_size(page: int, step: int, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def _columns(chunks: Sequence[ColumnChunk], n_rows: int) -> NDArray[np.int64]:
         (p.OPTIONAL, [chunk.optional for chunk in chunks]),
         (p.BEGIN, [chunk.start for chunk in chunks]),
         (p.MORE, [chunk.size for chunk in chunks]),
+        (p.TABLE, [chunk.size < 8 * n_rows for chunk in chunks]),
     ):
         columns[:, field] = values
     return columns

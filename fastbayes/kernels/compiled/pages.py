@@ -60,7 +60,7 @@ SIGNATURES = {
         (
             *("int64", writes("int64", 2), writes("int64"), reads("uint8"), writes("uint8")),
             *(writes("uint8"), writes("int64"), writes("int64")),
-            *(writes("uint8", 2), writes("uint8", 2)),
+            *(writes("uint8", 2), reads("uint8", 2), writes("uint8", 2)),
         )
     ],
 }
@@ -180,8 +180,10 @@ def read_numbers(
                      bytes behind them
     """
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
-    # The system writes to `source`; what unpacks pages is compiled for bytes that are read.
-    put_numbers(descriptor, columns, turn, readonly(source), unpacked, flags, *scratch, before, out)
+    # The system writes to `source` and `out`; what unpacks pages is compiled for bytes that are
+    # read.
+    given = descriptor, columns, turn, readonly(source), unpacked, flags
+    put_numbers(*given, *scratch, before, readonly(out), out)
 
 
 @kernel
@@ -378,9 +380,14 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
 
 
 @kernel
-def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields, before, out):
-    """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
-    x, room = span_of(source), source.size - p.SLACK - p.ALIGNED
+def put_numbers(
+    descriptor, columns, turn, source, unpacked, flags, page, fields, before, seen, out
+):
+    """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch.
+
+    Pages are read to where their values belong, some bytes behind: most are stored as they are, and
+    only move. Once one of a column is not, those behind it are read to `source`. `seen` is `out`.
+    """
     elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
     while True:
         c = next_turn(turn)
@@ -393,6 +400,8 @@ def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields
         if column[p.NEXT]:
             move_held(span_of(before[c]), column[p.NEXT], column[p.HELD], span_of(own))
             column[p.NEXT] = 0
+        aside = column[p.TABLE] != 0
+        window = source if aside else seen[c]
         column[p.NULLS] = checked = 0
         while column[p.STATUS] == p.SOUND:
             # Looked at page by page, while it is in the cache.
@@ -402,7 +411,8 @@ def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields
             checked += some
             if column[p.HELD] >= column[p.WANTED]:
                 break
-            stop, more = read_header(x, at, end, page, fields), column[p.MORE]
+            x, more = span_of(window), column[p.MORE]
+            stop = read_header(x, at, end, page, fields)
             if stop < 0 or page[p.PACKED] > end - stop:
                 needed = min(end - at + p.HEADER_BYTES, more)
                 if stop >= 0:
@@ -411,13 +421,21 @@ def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields
                     column[p.STATUS] = p.HEADER if more > 0 else p.TRUNCATED
                 elif needed > more:
                     column[p.STATUS] = p.SIZES
-                elif needed > room:
-                    column[p.NEEDED] = needed
-                    break
                 else:
-                    size = min(max(likely(column, room), needed), more, room)
+                    at = 0
+                    if not aside:
+                        at = p.LEAD + column[p.HELD] * column[p.WIDTH] + p.BEHIND
                     # A copy to other places modulo a page of the system can take thrice as long.
-                    at = column[p.BEGIN] % p.ALIGNED
+                    at += (column[p.BEGIN] - x[0] - at) % p.ALIGNED
+                    room = window.size - p.SLACK - at
+                    end = at
+                    if needed > room:
+                        if aside:
+                            column[p.NEEDED] = needed
+                            break
+                        aside, window = True, source
+                        continue
+                    size = min(max(likely(column, room), needed), more, room)
                     end = at + size
                     if read_file(descriptor, column[p.BEGIN], x, at, size) != size:
                         column[p.STATUS] = p.UNREAD
@@ -430,19 +448,44 @@ def put_numbers(descriptor, columns, turn, source, unpacked, flags, page, fields
                 column[p.STATUS] = check_page(column, page)
                 if column[p.STATUS] != p.SOUND:
                     break
+                if not (aside or is_stored(x, column, page)):
+                    column[p.TABLE], aside, window, end = 1, True, source, at
+                    continue
                 if max(page[p.RAW], n) > elsewhere:
                     column[p.SPACE] = max(page[p.RAW], n)
                     break
                 if (column[p.HELD] + n) * column[p.WIDTH] > own.size - p.LEAD - p.SLACK:
                     column[p.LISTED] = column[p.HELD] + n
                     break
-                column[p.STATUS] = put_page(source, column, page, unpacked, flags, own)
+                column[p.STATUS] = put_page(window, column, page, unpacked, flags, own)
             size = stop + page[p.PACKED] - at
             column[p.ENTRIES], column[p.FURTHER] = n, size
             column[p.ROWS] -= n
             column[p.BEGIN] += size
             column[p.MORE] -= size
             at += size
+
+
+@helper
+def is_stored(x, column, page):
+    """Return whether the numbers of a page stand there as they are, and so only move."""
+    at, end = page[p.AT] + page[p.LEVELS], page[p.AT] + page[p.PACKED]
+    if page[p.VALUES] * column[p.WIDTH] > end - at:
+        return False
+    if not page[p.COMPRESSED]:
+        return True
+    if column[p.CODEC] != p.SNAPPY:
+        return False
+    _, at = read_varint(x, at, end)
+    while 0 <= at < end:  # literals alone
+        tag = byte(x, at)
+        n, more, at = (tag >> 2) + 1, max((tag >> 2) - 59, 0), at + 1
+        if tag & 3:
+            return False
+        if more:
+            n = np.int64(word(x, at) & ~U(0) >> U(64 - 8 * more)) + 1
+        at += more + n
+    return at == end
 
 
 @helper

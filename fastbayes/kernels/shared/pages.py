@@ -36,8 +36,9 @@ N_COLUMN = 24
 # file, that of the first page that was not decoded; MORE and ROWS count from there on. NEXT is the
 # row, of those in `out`, from which on they are HELD; WANTED are to be. ENTRIES and FURTHER are the
 # rows and the bytes of the page before, 0 if there was none; NULLS is whether a number is missing
-# or not finite. NEEDED is the room for a page that `source` lacks, SPACE that for its bytes or rows
-# elsewhere, LISTED the rows for which `out` has no room.
+# or not finite. TABLE is 1 once a page was met that does not only move. NEEDED is the room for a
+# page that `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which
+# `out` has no room.
 
 # A page.
 (
@@ -137,6 +138,8 @@ MEANINGS = {
 }
 # Bytes of levels that are set aside where a page is unpacked to the place of its values.
 LEAD = 64
+# Pages that only move are read at least so many bytes behind the place of their values.
+BEHIND = 256
 # A page's header takes about so much, and what is read of a file for some rows more than they do.
 HEADER_BYTES, MORE_READ = 1 << 10, 1 << 12
 # Where a place in a file comes to lie in memory: at the same one modulo this.

@@ -221,7 +221,9 @@ def copy_16(x, i, out, j):
 
 @helper
 def copy(x, i, out, j, n):
-    """Copy n bytes from byte i on to byte j on; the two must not overlap.
+    """Copy n bytes from byte i on to byte j on.
+
+    The two must not overlap unless these are 256 bytes or more before those.
 
     Many in vectors: `memcpy` leaves them to an instruction (rep movsb) that takes up to ten times
     as long on Zen 3 and Zen 4 where neither place is a multiple of 64 bytes from the other.
