@@ -15,6 +15,9 @@ def exercise(module):
     codes = np.full(ROWS, UNSEEN)
     table = module.add_texts(module.indexed(TextTable.of(NO_TEXTS)), texts, codes)
     assert codes.tolist() == [given.index(text) for text in given]
-    again = np.full(ROWS, UNSEEN)
-    assert module.find_texts(table, texts, again)
-    assert again.tolist() == codes.tolist()
+    for times in (1, 50):  # so many rows that texts get places of their own
+        ends = np.cumsum([0, *map(len, given * times)])
+        again = np.full(ROWS * times, UNSEEN)
+        many = Texts(ends, np.frombuffer(b"".join(given * times), np.uint8))
+        assert module.find_texts(table, many, again)
+        assert again.tolist() == codes.tolist() * times

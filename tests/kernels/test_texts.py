@@ -80,11 +80,12 @@ def test_texts__numbered_as_they_come(module, data):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_texts__few_of_many_rows(module):
+@pytest.mark.parametrize("n", [1, 200, 9000, 50_000])
+def test_texts__of_many_rows(module, n):
     rng = np.random.default_rng(2)
-    words = [b"%d" % k * int(rng.integers(0, 6)) for k in range(compiled.FEW_TEXTS)]
+    words = [b"%d" % k * int(rng.integers(0, 6)) for k in range(n)]
     known = list(dict.fromkeys(words))
-    given = [*words, b"unknown"]
+    given = [*words, *[b"unknown"] * (1 + n // 100)]
     texts = [given[k] for k in rng.integers(0, len(given), 30_000)]
     table = module.indexed(TextTable.of(side_by_side(known)))
     codes = np.where(rng.random(len(texts)) < 0.1, MISSING, UNSEEN)
@@ -94,15 +95,36 @@ def test_texts__few_of_many_rows(module):
     assert codes.tolist() == np.where(unknown, UNSEEN, numbers).tolist()
 
 
-@given(texts=st.lists(TEXTS, min_size=1, max_size=30), places=st.sampled_from([2, 4, 64]))
-def test_texts__found_again_where_others_share_their_place(texts, places):
-    table = compiled.indexed(TextTable.of(side_by_side(list(dict.fromkeys(texts)))))
+@given(texts=st.lists(TEXTS, min_size=1, max_size=30), places=st.sampled_from([16, 32, 1024]))
+def test_texts__found_where_others_share_their_place(texts, places):
+    known = list(dict.fromkeys(texts))
+    table = compiled.indexed(TextTable.of(side_by_side(known)))
     codes = np.full(3 * len(texts), UNSEEN)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"MANY_ROWS": 0, "PLACES": places, "NEAR_STEP": 8}.items():
+        values = {"MANY_ROWS": 0, "PLACES": 0.0, "FEWEST_PLACES": places, "NEAR_STEP": 8}
+        for name, value in values.items():
             patch.setattr(compiled, name, value)
         assert compiled.find_texts(table, side_by_side(3 * texts), codes)
-    assert codes.tolist() == [list(dict.fromkeys(texts)).index(text) for text in 3 * texts]
+    assert codes.tolist() == [known.index(text) for text in 3 * texts]
+
+
+@given(texts=st.lists(TEXTS, min_size=1, max_size=80), seed=st.integers(0, 1000))
+def test_texts__each_table_has_places_for_its_own(texts, seed):
+    rng = np.random.default_rng(seed)
+    table = compiled.indexed(TextTable.of(NO_TEXTS))
+    tables, some = [table], side_by_side(texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "MANY_ROWS", 0)
+        for first in range(0, len(texts), 8):
+            part = side_by_side(texts[first : first + 8])
+            table = compiled.add_texts(table, part, np.full(len(part.offsets) - 1, UNSEEN))
+            tables.append(table)
+            for k in rng.integers(0, len(tables), 3):
+                known = held(tables[k])
+                codes = np.full(len(texts), UNSEEN)
+                assert compiled.find_texts(tables[k], some, codes) == (codes != UNSEEN).all()
+                wanted = [known.index(t) if t in known else UNSEEN for t in texts]
+                assert codes.tolist() == wanted
 
 
 @pytest.mark.parametrize("module", MODULES)

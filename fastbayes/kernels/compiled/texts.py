@@ -6,8 +6,11 @@ eight codes + 1; 0 is free, and what is taken comes first. All eight are compare
 that is there is found without a branch that depends on it. A larger table is written in the order
 of the smaller one, without looking at a text.
 
-Where texts are few and rows many, what was found is kept for a call by the place of its hash alone,
-the two words with the code: most rows then compare two words and are done, in half of the time.
+Where rows are many, short texts have a place of their own besides, which holds the two words and
+the code: most rows then compare two words and are done, in two thirds of the time. The lower bits
+of the hash tell which place that is, turned by what a small table holds for the upper ones: for
+texts with the same upper bits a turn is sought that brings all to free places (Fox, Heath, Chen and
+Daoud 1992).
 
 What a bucket promises is confirmed by two words for each code: a short text is its own bytes and
 their number; of a longer one they tell where it lies and its length, and all bytes are compared.
@@ -51,11 +54,13 @@ LANES = 8
 BUCKETS = 8
 # Buckets of a table that stays in the second-level cache.
 NEAR = 1 << 13
-# Rows of one step where a table is near, and where it is not: what is asked for ahead.
+# Rows of one step where texts have places of their own, and where they have not: what is asked for
+# ahead.
 NEAR_STEP, STEP = 512, 64
-# Up to so many known texts, and from so many rows on, what was found is kept, in so many places:
-# few texts have to share one, and of all places only those of texts that come are ever near.
-FEW_TEXTS, MANY_ROWS, PLACES = 256, 1 << 13, 1 << 12
+# From so many rows on texts get places of their own: again once an eighth of them has none.
+MANY_ROWS = 1 << 13
+# Places for each text, and for all, at least; places for each turn.
+PLACES, FEWEST_PLACES, OF_TURN = 1.5, 1 << 10, 8
 # A text is short if its bytes and their number fit two words.
 SHORT = 16
 # Odd, so that no product with one loses a bit.
@@ -69,13 +74,21 @@ _NOTHING = ~U(0)
 _LONG = U(1 << 63)
 _WIDE = ir.IntType(128)
 
+_NOWHERE = readonly(np.empty(0, np.uint8)), readonly(np.empty((0, 3), U))
+
 SIGNATURES = {
     "number": [
         (
             *(reads("int32"), "uint8", reads("uint8"), reads("uint64"), "uint8", "uint64"),
             *(writes("uint32"), writes("int32"), writes("uint8"), writes("uint64", 2)),
-            *(writes("uint64", 2), writes("uint64"), writes("uint64", 2)),
+            *(writes("uint64", 2), writes("uint64"), reads("uint8"), reads("uint64", 2)),
             *(writes("int64"), writes("uint32")),
+        )
+    ],
+    "settle": [
+        (
+            *(reads("uint64", 2), reads("uint64"), writes("int32"), writes("int32")),
+            *(writes("uint8"), writes("uint64", 2)),
         )
     ],
     "widen": [(reads("uint32"), "uint64", writes("uint32"))],
@@ -95,7 +108,7 @@ def indexed(table: TextTable) -> TextTable:
     codes = np.full(table.n_texts, UNSEEN)
     known = Texts(table.offsets[: table.n_texts + 1], table.data)
     words = np.empty((len(table.offsets) - 1, 2), U)
-    fresh = table._replace(n_texts=0, slots=_free(buckets), words=words)
+    fresh = table._replace(n_texts=0, slots=_free(buckets), words=words, near={})
     # The texts are written over themselves.
     return add_texts(fresh, known, codes)
 
@@ -154,17 +167,33 @@ def _number(
     codes: NDArray[np.uint32],
 ) -> None:
     wide = np.uint8(texts.offsets.itemsize == 8)
-    few = not adding and table.n_texts <= FEW_TEXTS and len(codes) >= MANY_ROWS
-    found = np.empty((PLACES if few else 0, 3), U)
-    found[:, 1] = _NOTHING
+    turns, places = _NOWHERE if adding else _settled(table, len(codes))
     number(
         *(readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data), _SECRETS),
         *(np.uint8(adding), _shift(table.slots), table.slots, table.offsets, table.data),
         *(table.words, np.empty((STEP, 3), U), np.empty(NEAR_STEP, U)),
-        *(found, state, codes),
+        *(turns, places, state, codes),
     )
     if state[0] < 0:
         raise IndexError(OUTSIDE)
+
+
+def _settled(table: TextTable, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
+    """Return where texts have places of their own, nowhere if it is not worth the while."""
+    settled = max((n for n in [*table.near] if n <= table.n_texts), default=0)
+    n = table.n_texts
+    if 8 * settled < 7 * n and rows >= MANY_ROWS and len(table.slots) <= 2 * LANES * NEAR:
+        size = FEWEST_PLACES
+        while size < PLACES * n:
+            size *= 2
+        turns, places = np.zeros(size // OF_TURN, np.uint8), np.empty((size, 3), U)
+        places[:, 1] = _NOTHING
+        scratch = np.full(len(turns), -1, np.int32), np.empty(n, np.int32)
+        settle(readonly(table.words[:n]), _SECRETS, *scratch, turns, places)
+        table.near.clear()
+        table.near[n] = found = readonly(turns), readonly(places)
+        return found
+    return table.near.get(settled, _NOWHERE)
 
 
 def _roomy(buckets: int, n_texts: int) -> bool:
@@ -280,10 +309,10 @@ def _ends(texts, wide):
 
 
 @helper
-def _find_short(
-    ends, begin, limit, data, secrets, shift, buckets, words, count, codes, start, stop, left
+def _find_settled(
+    ends, begin, limit, data, secrets, turns, shift, places, mask, codes, start, stop, left
 ):
-    """Write the codes of short texts that are the first hit in their bucket.
+    """Write the codes of short texts that have a place of their own.
 
     Most are found so; what is left to `_look_up` is too long to be part of a loop. Return how many
     rows are left, and write which: those of texts that are not inside their bytes are among them.
@@ -292,43 +321,16 @@ def _find_short(
     at, n_left = first + step * np.int64(start), U(0)
     for r in range(start, stop):
         end = word(offsets, at) >> down
-        place, n = np.int64(begin), end - begin
+        here, n = np.int64(begin), end - begin
         begin = end
         at += step
         if codes[r] != UNSEEN:
             continue
         if n < U(SHORT) and n <= end <= limit:
-            h, a, b = _short_key(data, place, n, secrets)
-            place = h >> shift
-            hits = _hits(buckets, place, np.uint32(h >> U(32)))
-            if hits != U(0):
-                c = _code(buckets, place, _lowest(hits))
-                first_word = np.int64(U(16) * c)
-                if c < count and word(words, first_word) == a and word(words, first_word + 8) == b:
-                    codes[r] = np.uint32(c)
-                    continue
-        left[n_left] = r
-        n_left += U(1)
-    return n_left
-
-
-@helper
-def _find_again(ends, begin, limit, data, secrets, shift, found, codes, start, stop, left):
-    """Write the codes of short texts that were found before; return what `_find_short` does."""
-    offsets, first, step, down = ends
-    at, n_left = first + step * np.int64(start), U(0)
-    for r in range(start, stop):
-        end = word(offsets, at) >> down
-        place, n = np.int64(begin), end - begin
-        begin = end
-        at += step
-        if codes[r] != UNSEEN:
-            continue
-        if n < U(SHORT) and n <= end <= limit:
-            h, a, b = _short_key(data, place, n, secrets)
-            place = np.int64(U(24) * (h >> shift))
-            if word(found, place) == a and word(found, place + 8) == b:
-                codes[r] = np.uint32(word(found, place + 16))
+            h, a, b = _short_key(data, here, n, secrets)
+            here = np.int64(U(24) * ((h ^ U(turns[h >> shift])) & mask))
+            if word(places, here) == a and word(places, here + 8) == b:
+                codes[r] = np.uint32(word(places, here + 16))
                 continue
         left[n_left] = r
         n_left += U(1)
@@ -382,7 +384,8 @@ def number(
     words,
     keys,
     left,
-    found,
+    turns,
+    places,
     state,
     codes,
 ):
@@ -403,9 +406,9 @@ def number(
     words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
                      highest byte, or if it is longer where it begins and its length
     keys     OUT     (rows of one step where a table is far, 3) uint64   scratch
-    left     OUT     (rows of one step where a table is near,) uint64   scratch
-    found    IN OUT  (2^bits, 3) uint64   where texts are few: at the place of a hash the two words
-                     and the code of a short text, the second `_NOTHING` before; otherwise (0, 3)
+    left     OUT     (rows of one step where texts have places,) uint64   scratch
+    turns    IN      (2^more / OF_TURN,) uint8   as `settle` writes them
+    places   IN      (2^more, 3) uint64   the same, or (0, 3)
     state    IN OUT  (3,) int64   row to go on from, -1: a text is not inside data; known texts;
                      texts that were not found
     codes    IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
@@ -415,22 +418,16 @@ def number(
     count, limit = U(state[1]), np.int64(data.size) - 16
     room = min(U(words.shape[0]), U(slots.size // 3))
     n, lost = U(codes.size), 0
-    few, last = found.shape[0] > 0, span_of(found)
-    again = U(64) - _lowest(U(max(found.shape[0], 1)))
-    if slots.size <= 16 * NEAR and not adding:
+    if places.shape[0] > 0:
         ends, most = _ends(texts, wide), U(max(limit, 0))
+        there, last = span_of(places), U(places.shape[0] - 1)
+        turn_shift = U(64) - _lowest(U(turns.size))
         for start in range(U(state[0]), n, U(left.size)):
             stop = min(start + U(left.size), n)
-            first = U(_offset(texts, start, wide))
-            if few:
-                n_left = _find_again(
-                    ends, first, most, given, own, again, last, codes, start, stop, left
-                )
-            else:
-                n_left = _find_short(
-                    *(ends, first, most, given, own, shift, buckets, firsts, count),
-                    *(codes, start, stop, left),
-                )
+            n_left = _find_settled(
+                *(ends, U(_offset(texts, start, wide)), most, given, own, turns, turn_shift),
+                *(there, last, codes, start, stop, left),
+            )
             for k in range(U(0), n_left):
                 r = left[k]
                 begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
@@ -442,10 +439,6 @@ def number(
                 code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
                 codes[r] = code
                 lost += code == UNSEEN
-                if few and code != UNSEEN and key[2] < _LONG:
-                    at = key[0] >> again
-                    if found[at, U(1)] == _NOTHING:
-                        found[at, U(0)], found[at, U(1)], found[at, U(2)] = key[1], key[2], code
         state[2] = lost
         return
     for start in range(U(state[0]), n, U(keys.shape[0])):
@@ -497,6 +490,45 @@ def number(
             codes[r] = code
             lost += code == UNSEEN
     state[0], state[1], state[2] = n, count, lost
+
+
+@kernel
+def settle(words, secrets, firsts, following, turns, places):
+    """Give short texts places of their own; those that have to share one stay without.
+
+    words      IN   (n, 2) uint64   as `number` writes them
+    secrets    IN   (3,) uint64
+    firsts     OUT  (n_turns,) int32   scratch, -1 at entry
+    following  OUT  (n,) int32   scratch
+    turns      OUT  (n_turns,) uint8   what turns the places of hashes with the same upper bits
+    places     OUT  (2^bits, 3) uint64   the two words of a text, `_NOTHING` for the second where
+                    there is none, and its code
+    """
+    own, mask = (secrets[0], secrets[1], secrets[2]), U(places.shape[0] - 1)
+    shift = U(64) - _lowest(U(turns.size))
+    for c in range(U(words.shape[0])):
+        if words[c, U(1)] < _LONG:
+            g = _fold(words[c, U(0)] ^ own[0], words[c, U(1)] ^ own[1]) >> shift
+            following[c], firsts[g] = firsts[g], c
+    for g in range(U(turns.size)):
+        fewest = words.shape[0]
+        for turn in range(U(256)):
+            taken, c = 0, firsts[g]
+            while c >= 0 and taken < fewest:
+                h = _fold(words[c, 0] ^ own[0], words[c, 1] ^ own[1])
+                taken += places[(h ^ turn) & mask, U(1)] != _NOTHING
+                c = following[c]
+            if taken < fewest:
+                fewest, turns[g] = taken, turn
+            if fewest == 0:
+                break
+        c = firsts[g]
+        while c >= 0:
+            a, b = words[c, 0], words[c, 1]
+            at = (_fold(a ^ own[0], b ^ own[1]) ^ U(turns[g])) & mask
+            if places[at, U(1)] == _NOTHING:
+                places[at, U(0)], places[at, U(1)], places[at, U(2)] = a, b, U(c)
+            c = following[c]
 
 
 @kernel

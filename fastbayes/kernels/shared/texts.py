@@ -62,6 +62,7 @@ class TextTable(NamedTuple):
     n_texts  texts
     slots    hash table of the compiled kernels, empty where they have not seen the texts
     words    what they compare first, two words for each text
+    near     of the first so many texts, where the compiled kernels find most of them at once
     codes    code of each text, as far as the numpy twin has seen them
     """
 
@@ -70,6 +71,7 @@ class TextTable(NamedTuple):
     n_texts: int
     slots: NDArray[np.uint32]
     words: NDArray[np.uint64]
+    near: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint64]]]
     codes: dict[bytes, int]
 
     @classmethod
@@ -78,11 +80,11 @@ class TextTable(NamedTuple):
         first, last = int(texts.offsets[0]), int(texts.offsets[-1])
         own = Texts(texts.offsets - first, texts.data[first:last]).with_spare()
         offsets, data = own.offsets.astype(np.int32), own.data
-        return cls(offsets, data, len(offsets) - 1, _NONE, _NO_WORDS, {})
+        return cls(offsets, data, len(offsets) - 1, _NONE, _NO_WORDS, {}, {})
 
     def forgotten(self) -> TextTable:
         """Return the table as it is before either twin has seen its texts."""
-        return self._replace(slots=_NONE, words=_NO_WORDS, codes={})
+        return self._replace(slots=_NONE, words=_NO_WORDS, near={}, codes={})
 
     def with_room(self, texts: int, size: int) -> TextTable:
         """Return the table with room for more texts of so many bytes, at least doubled if short.
