@@ -11,7 +11,9 @@ import pytest
 from fastbayes.data.column_chunks import Footer
 from fastbayes.data.paths import find_files
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.compiled import pages as compiled
 from fastbayes.kernels.compiled.simd import bits
+from fastbayes.kernels.numpy import pages as plain
 from fastbayes.kernels.shared import pages as p
 
 ROOM = 1 << 14
@@ -151,3 +153,35 @@ def test_footers_are_read_as_by_plain_python(tmp_path, request):
                 6,
             ]
     assert 1 < n_sound < damaged
+
+
+def varint(n):
+    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
+        pytest.param(plain, id="plain"),
+    ],
+)
+def test_page_of_more_bytes_than_it_unpacks_to__its_first_ones_unpack_to_many(module, tmp_path):
+    n, rng = 1000, np.random.default_rng(5)
+    raw = bytes(8 + 62 * 64) + rng.bytes(8 * n - 8 - 62 * 64)
+    # Eight zeros, copied 62 times eightfold; each of the other bytes apart.
+    packed = varint(len(raw)) + bytes([7 << 2]) + bytes(8) + bytes([63 << 2 | 2, 8, 0]) * 62
+    packed += b"".join(bytes([0, value]) for value in raw[8 + 62 * 64 :])
+    assert len(packed) > len(raw)
+    sizes = b"\x15" + varint(2 * len(raw)) + b"\x15" + varint(2 * len(packed))
+    header = b"\x15\0" + sizes + b"\x2c\x15" + varint(2 * n) + b"\x15\0\x15\6\x15\6\0\0"
+    path = tmp_path / "page"
+    path.write_bytes(header + packed)
+    columns = np.zeros((1, p.N_COLUMN), np.int64)
+    columns[0, [p.MORE, p.ROWS, p.WANTED, p.KIND]] = len(header + packed), n, n, p.NUMBERS
+    columns[0, [p.WIDTH, p.UNIT, p.FOUND, p.CODEC]] = 8, 8, -1, p.SNAPPY
+    out, rooms = np.zeros((1, 1 << 15), np.uint8), [np.zeros(1 << 15, np.uint8) for _ in range(3)]
+    with path.open("rb") as file:
+        module.read_numbers(file.fileno(), columns, np.zeros(1, np.int64), *rooms, out, out)
+    assert columns[0, [p.STATUS, p.HELD]].tolist() == [p.SOUND, n]
+    assert out[0, p.LEAD :][: 8 * n].tobytes() == raw
