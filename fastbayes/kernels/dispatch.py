@@ -241,6 +241,16 @@ def scalar(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def unswitched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let LLVM write the loops of a kernel anew for each way of conditions that stay the same.
+
+    Also those of the helpers that it calls. For loops of few instructions that ask in each turn
+    what the arguments are. Stands below `kernel`.
+    """
+    function.unswitched = True  # type: ignore[attr-defined]
+    return function
+
+
 def helper(function: Callable[..., Any]) -> Any:
     """Let kernels call a flat function: it is compiled into each that does."""
     compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler

@@ -37,6 +37,11 @@ ARITHMETIC = {
     *(operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift),
     *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
 }
+# Whose result is not below 0 where no operand is.
+NATURAL = {
+    *(operator.add, operator.mul, operator.floordiv, operator.mod, operator.rshift),
+    *(operator.and_, operator.or_, operator.xor),
+}
 # How the least and the greatest of numbers compare.
 EXTREMES = {min: operator.lt, max: operator.gt}
 # What numba finds for an operation on numbers, which it looks up among all that has its name.
@@ -69,6 +74,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         """Make room for what is known of variables."""
         super().init()
         self._parts: dict[str, list[Any]] = {}
+        # Whole numbers that are not below 0, by identity: as indices they count from the begin.
+        self._natural: dict[int, Any] = {}
         function = self.func_ir.func_id.func
         self._unrolled, self._scalar = hasattr(function, "unrolled"), hasattr(function, "scalar")
 
@@ -228,7 +235,7 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         return limits if isinstance(kind, _types.RangeType) or not kind.has_step else None
 
     def _begin(self, start: Any, stop: Any, step: Any) -> list[Any]:
-        """Return where a loop has its index and its turns left, with the end and the step."""
+        """Return where a loop has its index and its turns left, with the begin and the step."""
         block, (zero, one) = self.builder, (start.type(0), start.type(1))
         index, left = self._room(start.type), self._room(start.type)
         block.store(start, index)
@@ -243,9 +250,9 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
                 more = block.icmp_signed(">", block.select(ahead, rest, block.neg(rest)), zero)
                 turns = block.add(block.sdiv(span, step), block.select(more, one, zero))
             block.store(turns, left)
-        return [index, stop, step, left]
+        return [index, start, step, left]
 
-    def _next(self, index: Any, _stop: Any, step: Any, left: Any) -> list[Any]:
+    def _next(self, index: Any, start: Any, step: Any, left: Any) -> list[Any]:
         """Return the index of the next turn of a loop, and whether there is one."""
         block = self.builder
         turns, value = block.load(left), block.load(index)
@@ -253,7 +260,20 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         with block.if_then(another):
             block.store(block.sub(turns, turns.type(1), flags=["nsw"]), left)
             block.store(block.add(value, step), index)
+        if self._is_natural(start) and self._is_natural(step):
+            self._make_natural(value)
         return [value, another]
+
+    def _is_natural(self, value: Any) -> bool:
+        """Return whether a whole number is known not to be below 0."""
+        if isinstance(value, _llvm.Constant):
+            return isinstance(value.constant, int) and value.constant >= 0
+        return id(value) in self._natural
+
+    def _make_natural(self, value: Any) -> Any:
+        """Return a whole number, which is not below 0."""
+        self._natural[id(value)] = value
+        return value
 
     def _room(self, kind: Any) -> Any:
         """Return room in memory, that is written before it is read."""
@@ -266,7 +286,8 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
             kind = self.typeof(expr.value.name)
             if isinstance(kind, _types.Array) and not isinstance(resty, _types.BoundFunction):
                 array = self.loadvar(expr.value.name)
-                return self.builder.extract_value(array, ATTRIBUTES[expr.attr])
+                made = self.builder.extract_value(array, ATTRIBUTES[expr.attr])
+                return self._make_natural(made) if expr.attr == "size" else made
         elif expr.op == "getitem":
             found = self._element(resty, expr.value, expr.index)
             if found is not None:
@@ -303,6 +324,10 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
             found = function, function.get_call_type(context.typing_context, signature.args, {})
             _FOUND[op, signature.args] = found
         made = context.get_function(*found)(block, operands)
+        # Sums and products without sign may be meant to overflow.
+        own = signature.return_type
+        if op in NATURAL and getattr(own, "signed", False) and all(map(self._is_natural, operands)):
+            self._make_natural(made)
         return context.cast(block, made, signature.return_type, resty)
 
     def _indices(self, array: Any, index: Any) -> list[tuple[Any, Any]] | None:
@@ -360,21 +385,22 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         if isinstance(limit, _llvm.Constant) and limit.constant in (0, OPEN):
             return limit if limit.constant == 0 else length
         block = self.builder
-        at = self._counted(limit, _types.intp, length)
-        least = block.select(block.icmp_signed("<", at, I64(0)), I64(0), at)
+        at = least = self._counted(limit, _types.intp, length)
+        if not self._is_natural(limit):
+            least = block.select(block.icmp_signed("<", at, I64(0)), I64(0), at)
         return block.select(block.icmp_signed(">=", at, length), length, least)
 
     def _counted(self, value: Any, kind: Any, length: Any) -> Any:
         """Return an index as a word, from the end if it is below 0."""
-        block = self.builder
+        block, natural = self.builder, self._is_natural(value)
         if value.type.width > 64:
             value = block.trunc(value, I64)
         elif value.type.width < 64:
             value = (block.sext if kind.signed else block.zext)(value, I64)
-        if not kind.signed:
+        if not kind.signed or natural:
             return value
         if isinstance(value, _llvm.Constant):
-            return value if value.constant >= 0 else block.add(value, length)
+            return block.add(value, length)
         below = block.icmp_signed("<", value, I64(0))
         return block.select(below, block.add(value, length), value)
 

@@ -17,10 +17,13 @@ from fastbayes.kernels.entry import add_entry
 from fastbayes.kernels.inference import Inference
 from fastbayes.kernels.lowering import KernelLower
 
+_analysis: Any = importlib.import_module("numba.core.analysis")
+_bytecode: Any = importlib.import_module("numba.core.bytecode")
 _codegen: Any = importlib.import_module("numba.core.codegen")
 _compiler: Any = importlib.import_module("numba.core.compiler")
 _dynfunc: Any = importlib.import_module("numba._dynfunc")
 _errors: Any = importlib.import_module("numba.core.errors")
+_config: Any = importlib.import_module("numba.core.config")
 _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
 _interpreter: Any = importlib.import_module("numba.core.interpreter")
 _ir_utils: Any = importlib.import_module("numba.core.ir_utils")
@@ -30,8 +33,13 @@ _raises: Any = importlib.import_module("numba.core.rewrites.static_raise")
 _ssa: Any = importlib.import_module("numba.core.ssa")
 _transforms: Any = importlib.import_module("numba.core.transforms")
 _machinery: Any = importlib.import_module("numba.core.compiler_machinery")
-_untyped: Any = importlib.import_module("numba.core.untyped_passes")
+_types: Any = importlib.import_module("numba.core.types")
 _typed: Any = importlib.import_module("numba.core.typed_passes")
+
+# Functions that were read last, by what reading them depends on: signatures of a kernel, and of
+# what it calls, follow one another.
+KEPT = 64
+_read: dict[tuple[Any, ...], Any] = {}
 
 
 class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
@@ -41,10 +49,18 @@ class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
         """Leave functions as they are: they are optimised with what they call."""
         module.data_layout = self._codegen._data_layout
 
+    unswitched = False
+
     def _optimize_final_module(self) -> None:
-        """Optimise once: no references are counted, so none are pruned between two runs."""
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
+        """Optimise once: no references are counted, so none are pruned between two runs.
+
+        LLVM's second level: the third writes a loop anew for each way of the conditions in it that
+        stay the same, which is a seventh of its time and of the machine code, and hardly any
+        kernel's gain (`dispatch.unswitched`).
+        """
+        level = _config.OPT if self.unswitched else min(2, _config.OPT)
+        builder = self._codegen._pass_builder(opt=level)
+        builder.getModulePassManager().run(self._final_module, builder)
         for function in self._final_module.functions:
             if function.name.startswith(("NRT_Allocate", "NRT_MemInfo_alloc")):
                 raise _errors.LoweringError(
@@ -83,6 +99,7 @@ class Lowering(_machinery.LoweringPass):  # type: ignore[misc]
         context, name = state.targetctx.subtarget(enable_nrt=False), state.func_id.func_qualname
         library = (HelperLibrary if inner else KernelLibrary)(context.codegen(), name)
         library.enable_object_caching()
+        library.unswitched = hasattr(state.func_id.func, "unswitched")
         state.library = library
         described = _funcdesc.PythonFunctionDescriptor.from_specialized_function(
             state.func_ir,
@@ -122,7 +139,7 @@ class BytecodeReader(_interpreter.Interpreter):  # type: ignore[misc]
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class Read(_machinery.FunctionPass):  # type: ignore[misc]
-    """Reads the bytecode."""
+    """Reads the bytecode, once for all types of arguments that make no difference to it."""
 
     _name = "kernel_read"
 
@@ -131,48 +148,43 @@ class Read(_machinery.FunctionPass):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """Write the function as numba's representation."""
-        state.func_ir = BytecodeReader(state.func_id).interpret(state.bc)
+        key = state.func_id.func, *map(_read_for, state.args)
+        read = _read.pop(key, None)
+        if read is None:
+            state.bc = _bytecode.ByteCode(state.func_id)
+            state.func_ir = BytecodeReader(state.func_id).interpret(state.bc)
+            _analysis.rewrite_semantic_constants(state.func_ir, state.args)
+            _analysis.dead_branch_prune(state.func_ir, state.args)
+            _simplify(state)
+            read = _ssa.reconstruct_ssa(state.func_ir)
+            if len(_read) == KEPT:
+                del _read[next(iter(_read))]
+        _read[key] = read  # the last one read is forgotten last
+        state.func_ir = read.copy()
+        state.func_ir.func_id = state.func_id
+        state.func_ir._definitions = _ir_utils.build_definitions(read.blocks)
         return True
 
 
-@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
-class Simplify(_machinery.FunctionPass):  # type: ignore[misc]
-    """Brings loops into one form, indexes by constants, and makes errors constants."""
-
-    _name = "kernel_simplify"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state: Any) -> bool:
-        """Rewrite the function."""
-        blocks = _transforms.canonicalize_cfg(state.func_ir.blocks)
-        state.func_ir.blocks = blocks
-        for rewrite in (
-            _indices.RewriteConstGetitems(state),
-            _binops.DetectStaticBinops(state),
-            _raises.RewriteConstRaises(state),  # what checks bounds raises errors
-        ):
-            for label, block in list(blocks.items()):
-                if rewrite.match(state.func_ir, block, None, None):
-                    blocks[label] = rewrite.apply()
-        return True
+def _read_for(kind: Any) -> Any:
+    """Return what reading a function takes from the type of an argument."""
+    if isinstance(kind, _types.Array):
+        return kind.ndim
+    return None if isinstance(kind, (_types.Number, _types.Boolean)) else kind
 
 
-@_machinery.register_pass(mutates_CFG=True, analysis_only=False)
-class AssignOnce(_machinery.FunctionPass):  # type: ignore[misc]
-    """Gives each assignment a variable of its own."""
-
-    _name = "kernel_assign_once"
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def run_pass(self, state: Any) -> bool:
-        """Rename the variables."""
-        state.func_ir = _ssa.reconstruct_ssa(state.func_ir)
-        state.func_ir._definitions = _ir_utils.build_definitions(state.func_ir.blocks)
-        return True
+def _simplify(state: Any) -> None:
+    """Bring loops into one form, index by constants, and make errors constants."""
+    blocks = _transforms.canonicalize_cfg(state.func_ir.blocks)
+    state.func_ir.blocks = blocks
+    for rewrite in (
+        _indices.RewriteConstGetitems(state),
+        _binops.DetectStaticBinops(state),
+        _raises.RewriteConstRaises(state),  # what checks bounds raises errors
+    ):
+        for label, block in list(blocks.items()):
+            if rewrite.match(state.func_ir, block, None, None):
+                blocks[label] = rewrite.apply()
 
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
@@ -188,12 +200,7 @@ class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
 
 
 PASSES = (
-    (Read, "read the bytecode"),
-    (_untyped.FixupArgs, "name the arguments"),
-    (_untyped.RewriteSemanticConstants, "replace the rank and the length of arguments"),
-    (_untyped.DeadBranchPrune, "drop branches on arguments that are None"),
-    (Simplify, "bring loops into one form, index by constants, raise constants"),
-    (AssignOnce, "assign each variable once"),
+    (Read, "read the bytecode, assign each variable once"),
     (Inference, "find the types"),
     (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
     (StripPhis, "take the phi nodes out"),
@@ -234,7 +241,9 @@ class FlatCompiler(_compiler.CompilerBase):  # type: ignore[misc]
         enabled = gc.isenabled()
         gc.disable()
         try:
-            return super().compile_extra(func)
+            self.state.func_id = _bytecode.FunctionIdentity.from_function(func)
+            self.state.lifted, self.state.lifted_from = (), None
+            return self._compile_bytecode()
         finally:
             if enabled:
                 gc.enable()

@@ -42,6 +42,31 @@ def test_elements_and_rows__by_any_whole_number(index, ends):
     np.testing.assert_array_equal(out, expected)
 
 
+@kernel
+def walk(x, begin, step, out):
+    for k in range(begin, 3):
+        out[k - begin] = x[k]
+    for k in range(3):
+        out[k + 6] = x[k - 3]
+    for k in range(0, 3, step):
+        out[k + 10] = x[k] + x[k * k % 3] + x[-k]
+    for k in range(2, -3, -1):
+        out[k + 15] = x[k]
+
+
+@pytest.mark.parametrize("begin", [-3, -1, 0, 2])
+def test_indices_of_loops__below_0_count_from_the_end(begin):
+    x, out = np.arange(1.0, 6.0), np.zeros(20)
+    walk(x, begin, 1, out)
+    expected = np.zeros(20)
+    for k in range(begin, 3):
+        expected[k - begin] = [*x][k]
+    expected[6:9] = x[-3:]
+    expected[10:13] = [1 + 1 + 1, 2 + 2 + 5, 3 + 2 + 4]
+    expected[13:18] = [x[-2], x[-1], x[0], x[1], x[2]]
+    np.testing.assert_array_equal(out, expected)
+
+
 @helper
 def describe(view, out):
     out[0] = view.size

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import unaligned
-from fastbayes.kernels.dispatch import helper, kernel, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, reads, scalar, writes
 
 U = np.uint64
 HAS_FOLD = unaligned.HAS_FOLD
@@ -184,6 +184,7 @@ def remainder(word):
 
 
 @helper
+@scalar
 def next_bytes(x, ip, end):
     """Return source[ip : ip + 8] as one number, lowest byte first; 0 for what is not before end."""
     if end - ip >= 8:

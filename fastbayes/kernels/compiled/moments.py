@@ -19,6 +19,7 @@ from fastbayes.kernels.dispatch import (
     readonly,
     reads,
     scalar,
+    unswitched,
     writes,
 )
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
@@ -107,6 +108,7 @@ _float = pointer_to(types.float64)
 
 
 @kernel
+@unswitched
 @scalar
 def add_columns(
     columns, y, few, weight, shift, sums, count, pairs, found, here, counts, means, rests, scatters

@@ -29,7 +29,7 @@ from fastbayes.kernels.compiled.simd.unaligned import (
     span_of,
     word,
 )
-from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, scalar, writes
 from fastbayes.kernels.shared import pages as p
 
 U = np.uint64
@@ -895,6 +895,7 @@ def largest_of(numbers):
 
 
 @helper
+@scalar
 def bits_at(body, at, bit, width):
     """Return the number of so many bits that starts at a bit; bits behind the end are 0."""
     start, skipped = at + (bit >> 3), bit & 7

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastbayes.kernels.dispatch import helper, readonly
+from fastbayes.kernels.shared.arrays import U
 from fastbayes.kernels.shared.columns import address_of
 
 _HELD = threading.local()
@@ -56,5 +57,5 @@ def fill(out, begin, end, value):
 
     A loop of its own: numba takes twenty times as long over an assignment to a slice.
     """
-    for k in range(begin, end):
+    for k in range(U(begin), U(end)):
         out[k] = value
