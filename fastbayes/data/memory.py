@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -79,15 +80,15 @@ class TableSource(Source):
         if self._table.num_rows > BLOCK_ROWS or self._projection.blanks:
             return self
         plain = pa.string(), pa.large_string()
-        texts = [field.name for field in self.schema if field.type in plain]
-        coded = copy.copy(self)
-        for name in texts:
-            column, place = coded._table.column(name), coded._table.schema.get_field_index(name)
-            try:
-                column.validate(full=True)
-            except pa.ArrowInvalid:
+        coded, columns = copy.copy(self), self._table.columns
+        for place, column in enumerate(columns):
+            if column.type not in plain:
                 continue
-            coded._table = coded._table.set_column(place, name, column.dictionary_encode())
+            with suppress(pa.ArrowInvalid):
+                column.validate(full=True)
+                columns[place] = column.dictionary_encode()
+        # All at once: to set a column of a table makes an object of every other.
+        coded._table = pa.table(columns, self._table.schema.names)
         coded.schema = coded._table.schema.with_metadata(self.schema.metadata)
         coded._projection = self._projection.onto(coded.schema)
         return coded

@@ -86,7 +86,7 @@ class DensitySpec:
         others
             Names of those that are categories.
         """
-        known = list(numeric)
+        known = [*numeric] if self.by_name else []
         for name in self.by_name:
             if name in others:
                 raise SchemaError(
@@ -124,7 +124,7 @@ class DensitySpec:
                     f"{described(feature.cuts)}, the model has {described(points)}; count again"
                 )
         named = [*schema.numeric, *binned, *(f for f in schema.features if f.void)]
-        names = [f.name for f in named]
+        names = dict.fromkeys(f.name for f in named)
         self.check(names, [name for name in schema.names if name not in names])
 
     def by_column(self, schema: Schema, chosen: Sequence[str]) -> dict[str, str]:
@@ -156,15 +156,15 @@ class DensitySpec:
             When a kind is given for what is no numeric column.
         """
         books = {feature.name: book for feature, book in encoder.features}
-        numeric = [name for name, book in books.items() if book is None]
-        open_ = [name for name, book in books.items() if _void(book)]
-        self.check([*numeric, *open_], [n for n in books if n not in numeric and n not in open_])
+        numeric = {name for name, book in books.items() if book is None}
+        open_ = [name for name, book in books.items() if book is None or _void(book)]
+        self.check(open_, [*(books.keys() - open_)])
         by_column = discretize if isinstance(discretize, Mapping) else {}
         default = "mdl" if isinstance(discretize, Mapping) else discretize
         options = {
             name: self.points.get(name, by_column.get(name, default))
-            for name in numeric
-            if self.of(name) == "mdl"
+            for name in books
+            if name in numeric and self.of(name) == "mdl"
         }
         if known is not None:
             void = {f.name for f in known.features if f.void}

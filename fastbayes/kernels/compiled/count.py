@@ -15,6 +15,8 @@ the data:
 from __future__ import annotations
 
 import functools
+import itertools
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +88,13 @@ def choose(sizes_bytes: bytes, n_classes: int, n_rows: int, bytes_only: bool) ->
         planes = (cost < np.minimum(pack_cost, INCREMENT + CODE)) & vector.AVAILABLE
         groups = _pack(sizes, np.flatnonzero(~planes & (pack_cost < INCREMENT)), n_classes)
     packed = [i for group in groups for i in group]
-    radices = [n_classes * np.prod(sizes[g[:i]], dtype=int) for g in groups for i in range(len(g))]
+    each = sizes.tolist()
+    # The product of what comes before, of the classes first.
+    radices = [
+        product
+        for group in groups
+        for product in itertools.accumulate((each[i] for i in group[:-1]), mul, initial=n_classes)
+    ]
     single = ~planes
     single[packed] = False
     return CountPlan(

@@ -8,10 +8,10 @@ the same groups; what cells come to is then taken apart into the coefficients' o
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -106,14 +106,19 @@ def _laid_out(
     members: list[list[tuple[int, int]]],
     pairs: list[tuple[int, int, int, int]],
 ) -> GradientPlan:
-    cells = np.array([np.prod([sizes[j] for j, _ in group]) for group in members], np.int64)
+    # Before each member the product of the sizes of those before, and last that of all.
+    of_group = [
+        [*itertools.accumulate((int(sizes[j]) for j, _ in group), mul, initial=1)]
+        for group in members
+    ]
+    cells = np.array([products[-1] for products in of_group], np.int64)
     order = np.argsort(cells > 2**16, kind="stable")
     place = np.argsort(order)
     ordered = [members[g] for g in order]
     flat = np.array([m for group in ordered for m in group], np.int64).reshape(-1, 2)
     bounds = np.cumsum([0, *map(len, ordered)])
     moved = [(g, bounds[g] + a, bounds[g] + b, row) for h, a, b, row in pairs for g in [place[h]]]
-    radix = [math.prod(sizes[j] for j, _ in m[:q]) for m in ordered for q in range(len(m))]
+    radix = [product for g in order.tolist() for product in of_group[g][:-1]]
     parts = (
         bounds,
         flat[:, 0],
