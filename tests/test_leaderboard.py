@@ -221,24 +221,75 @@ def test_only_unasked__a_model_is_left_out(models: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(comparison, "UNASKED_ROW", 0.0)
     board = fb.compare(rows(1, 90), "y", models=models)
     left = {entry.name for entry in board.entries if "would take about" in str(entry.reason)}
-    known = {name for name, (_, candidate) in candidates().items() if candidate.effort}
+    known = {n for n, (_, c) in candidates().items() if c.effort and c.when != "all_numeric"}
     assert left == (known if models is None else set())
 
 
 @given(
     st.none() | st.integers(1, 3), st.integers(0, 50), st.lists(st.integers(0, 5), max_size=6),
-    st.integers(1, 4), st.booleans(),
+    st.integers(1, 4), st.integers(0, 4), *[st.booleans()] * 3,
 )  # fmt: skip
 def test_effort__is_that_of_rows_and_joint_values_of_every_set_of_columns(
-    together: int | None, n: int, sizes: list[int], n_classes: int, by_class: bool
+    together: int | None,
+    n: int,
+    sizes: list[int],
+    n_classes: int,
+    n_numbers: int,
+    by_class: bool,
+    numbers: bool,
+    by_cell: bool,
 ) -> None:
+    sizes = [*sizes, *[0] * n_numbers]
     work, values = 0.0, [max(size, 1) for size in sizes]
+    joint = math.prod(values)
     if together is None:  # of all columns, of which no more joint values occur than there are rows
-        work = min(n, math.prod(values))
-    for some in combinations(values, together) if together else []:
-        work += n + math.prod(some)
-    found = Effort(2.0, together, by_class).seconds(n, sizes, n_classes)
-    assert found == pytest.approx(2e-9 * work * (n_classes if by_class else 1), rel=1e-12)
+        work = 2.0 * min(n, joint)
+    for some in combinations([1] * n_numbers if numbers else values, together) if together else []:
+        work += 2.0 * (n + math.prod(some)) + 3.0
+    times = n_classes if by_class else 1
+    if by_cell and joint > 1:
+        times += min(n, joint * n_classes)
+    effort = Effort(2.0, together, by_class, 3.0, numbers, by_cell)
+    found = effort.seconds(n, sizes, n_classes, n_numbers)
+    assert found == pytest.approx(1e-9 * work * times, rel=1e-12)
+
+
+@pytest.mark.parametrize("most", [3e-4, 2e-3, 1e-2, 0.1])
+@pytest.mark.parametrize(("n_numbers", "n_texts"), [(30, 0), (0, 30), (15, 15)])
+def test_what_takes_part__is_what_is_expected_to_take_no_more_than_it_may(
+    n_numbers: int, n_texts: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "UNASKED", most)
+    monkeypatch.setattr(comparison, "UNASKED_ROW", 0.0)
+    rng, n, n_folds = np.random.default_rng(3), 60, 3
+    columns: dict[str, Any] = {f"x{j}": rng.normal(size=n) for j in range(n_numbers)}
+    columns |= {f"c{j}": rng.permutation([*"abc"] * (n // 3)) for j in range(n_texts)}
+    table = pa.table(columns | {"y": np.repeat(["p", "q"], n // 2)})
+    # Of noise there are no cut points: a number in bins has one value, too.
+    no_cuts = {f"x{j}": [] for j in range(n_numbers)}
+    board = fb.compare(table, "y", folds=n_folds, discretize=no_cuts)
+    for name, (entry, candidate) in candidates().items():
+        if candidate.when == "numeric" and not n_numbers:
+            continue
+        if candidate.when == "all_numeric" and n_texts:
+            continue
+        bins = entry.make(candidate)._discretizes if candidate.bins is None else candidate.bins
+        sizes = [*[0] * n_numbers, *[3] * n_texts]
+        work = candidate.seconds(n, sizes, 2, 0 if bins else n_numbers)
+        assert ("would take about" in board[name].reason) == ((1 + n_folds) * work > most), name
+
+
+def test_of_thousands_of_columns__there_is_what_takes_each_by_itself() -> None:
+    n, d = 300, 5_000
+    each = {"naive-bayes", "naive-bayes-bins", "weighted-naive-bayes", "logistic", "joint-bayes"}
+    for sizes, n_numbers in (([3] * d, 0), ([0] * d, d)):
+        little = {
+            name
+            for name, (_, candidate) in candidates().items()
+            if candidate.when == "always" or n_numbers
+            if 11 * candidate.seconds(n, sizes, 2, n_numbers) <= comparison.UNASKED
+        }
+        assert little == (each if n_numbers else each - {"naive-bayes-bins"})
 
 
 # -- estimators of arrays ----------------------------------------------------------------------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 
 class Effort(NamedTuple):
-    """What a model takes to learn from rows and to score them, about.
+    """What a model takes to learn from rows and to score them, about; or a part of that.
 
     Parameters
     ----------
@@ -22,27 +22,43 @@ class Effort(NamedTuple):
         joint values that occur, each row's at most.
     by_class
         Whether that is once for every class.
+    once
+        Nanoseconds of every set in addition, whatever the rows.
+    numbers
+        Whether the columns are those alone that are seen as numbers.
+    by_cell
+        Whether that is, besides, once for all joint values of the other columns within a class that
+        occur, each row's at most, where there are such columns.
     """
 
     nanoseconds: float
     together: int | None = 1
     by_class: bool = False
+    once: float = 0.0
+    numbers: bool = False
+    by_cell: bool = False
 
-    def seconds(self, n_rows: float, sizes: Iterable[int], n_classes: int) -> float:
+    def seconds(
+        self, n_rows: float, sizes: Sequence[int], n_classes: int, n_numbers: int = 0
+    ) -> float:
         """Return the seconds of so many rows of columns with these numbers of values.
 
-        A number that is no bin counts as one value.
+        A number that is no bin counts as one value; there are `n_numbers` of them.
         """
-        each = self.nanoseconds * 1e-9 * (n_classes if self.by_class else 1)
+        joint = math.prod(float(max(size, 1)) for size in sizes)
+        times = float(n_classes if self.by_class else 1)
+        if self.by_cell and joint > 1:
+            times += min(n_rows, joint * n_classes)
         if self.together is None:
-            return each * min(n_rows, math.prod(float(max(size, 1)) for size in sizes))
+            return self.nanoseconds * 1e-9 * times * min(n_rows, joint)
         # Sets of so many columns, and the sum over them of their joint values, by their number.
         sets, cells = ([1.0] + [0.0] * self.together for _ in range(2))
-        for size in sizes:
+        for size in [1] * n_numbers if self.numbers else sizes:
             for k in range(self.together, 0, -1):
                 sets[k] += sets[k - 1]
                 cells[k] += cells[k - 1] * max(size, 1)
-        return each * (n_rows * sets[-1] + cells[-1])
+        each = self.nanoseconds * (n_rows * sets[-1] + cells[-1])
+        return 1e-9 * times * (each + self.once * sets[-1])
 
 
 @dataclass(frozen=True)
@@ -61,14 +77,21 @@ class Candidate:
         "always"; "numeric", where some column is numeric; "all_numeric", where every column is; or
         "gaps", where some value is missing, of categories or of bins.
     effort
-        What it takes, for `compare` to leave it out unasked where that is long; None: never.
+        What it takes, in parts that add, for `compare` to leave it out unasked where that is long;
+        of none: never.
     """
 
     suffix: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     bins: bool | None = None
     when: Literal["always", "numeric", "all_numeric", "gaps"] = "always"
-    effort: Effort | None = None
+    effort: tuple[Effort, ...] = ()
+
+    def seconds(
+        self, n_rows: float, sizes: Sequence[int], n_classes: int, n_numbers: int = 0
+    ) -> float:
+        """Return the seconds that it takes; as `Effort.seconds`."""
+        return sum(part.seconds(n_rows, sizes, n_classes, n_numbers) for part in self.effort)
 
 
 @dataclass(frozen=True)
@@ -119,12 +142,26 @@ class ModelEntry:
 
 # What counts pairs of columns, or triples of them, searches, or goes over the rows again and again:
 # measured on 2,000 to 50,000 rows of 20 to 250 columns.
-PAIRS = (Candidate(effort=Effort(0.5, together=2)),)
-TRIPLES = (Candidate(effort=Effort(10.0, together=3, by_class=True)),)
-SEARCH = (Candidate(effort=Effort(40.0, together=2)),)
+PAIRS = (Candidate(effort=(Effort(0.5, together=2),)),)
+TRIPLES = (Candidate(effort=(Effort(10.0, together=3, by_class=True),)),)
+SEARCH = (Candidate(effort=(Effort(40.0, together=2),)),)
+# What solves for a covariance of all numbers, which takes the cube of their number whatever the
+# rows: measured on 300 to 20,000 rows of 250 to 5,000 numbers, on one thread of BLAS.
+SOLVING = (
+    Effort(0.05, together=2, numbers=True),
+    Effort(0.0, together=3, by_class=True, once=3.0, numbers=True),
+)
 # What holds all joint values that occur: measured on a million rows, most of them different, with
-# four numbers for each in addition.
-JOINT, JOINT_NUMBERS = Effort(3e3, together=None), Effort(14e3, together=None)
+# four numbers for each in addition, and with a covariance for each.
+JOINT = (Effort(3e3, together=None),)
+JOINT_NUMBERS = (
+    Effort(14e3, together=None),
+    Effort(0.3, together=2, numbers=True),
+    Effort(0.0, together=3, by_class=True, once=5.0, numbers=True, by_cell=True),
+)
+# What describes each number in several ways, of which the values choose: measured on 300 to 20,000
+# rows.
+CHOOSING = (Effort(75.0, by_class=True, once=4e5, numbers=True),)
 
 # In addition to "mdl", which makes one bin of a column that tells of the class only together with
 # another. All that are cut so share their counts.
@@ -132,7 +169,7 @@ QUANTILE = Candidate(
     "-quantile",
     {"discretize": ("quantile", 5)},
     when="numeric",
-    effort=Effort(1.0, together=2),
+    effort=(Effort(1.0, together=2),),
 )
 
 # That a value is missing may say something of the class. The counts are those of the others.
@@ -191,7 +228,7 @@ register(
         # Densities of few rows that are no narrower than these rows make sure.
         Candidate(parameters={"numeric": "student"}),
         Candidate("-bins", bins=True, when="numeric"),
-        Candidate("-auto", {"numeric": "auto"}, when="numeric"),
+        Candidate("-auto", {"numeric": "auto"}, when="numeric", effort=CHOOSING),
     ),
     "discrete.naive_bayes.LooNaive",
 )
@@ -226,8 +263,13 @@ register(
     "gaussian-bayes",
     (
         # Densities of few rows that are no narrower than these rows make sure.
-        Candidate(parameters={"prior": "niw"}, when="all_numeric"),
-        Candidate("-tied", {"covariance": "tied", "prior": "niw"}, when="all_numeric"),
+        Candidate(parameters={"prior": "niw"}, when="all_numeric", effort=SOLVING),
+        Candidate(
+            "-tied",
+            {"covariance": "tied", "prior": "niw"},
+            when="all_numeric",
+            effort=SOLVING,
+        ),
     ),
     "leave_one_out.loo_quadratic.loo_gaussian_bayes",
 )
@@ -235,19 +277,19 @@ register(
     "WeightedNaiveBayes",
     "fastbayes.models.discrete.weighted_naive_bayes",
     "weighted-naive-bayes",
-    (Candidate(effort=Effort(60.0, by_class=True)),),
+    (Candidate(effort=(Effort(60.0, by_class=True),)),),
 )
 register(
     "LogisticRegression",
     "fastbayes.models.logistic.logistic",
     "logistic",
     (
-        Candidate(parameters={"standardize": True}, effort=Effort(40.0, by_class=True)),
+        Candidate(parameters={"standardize": True}, effort=(Effort(40.0, by_class=True),)),
         # A weak penalty: it is there for rules, and other models are for noise.
         Candidate(
             "-pairs",
             {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.3},
-            effort=Effort(20.0, together=2),
+            effort=(Effort(20.0, together=2),),
         ),
     ),
 )

@@ -72,7 +72,7 @@ from fastbayes.models.estimator.inputs import is_array
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
-from fastbayes.models.registry import MODELS, Candidate, Effort, by_name, candidates
+from fastbayes.models.registry import MODELS, Candidate, by_name, candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import (
     Opened,
@@ -153,7 +153,7 @@ class Runner:
     make        gives the model, unfitted
     way         how it sees numeric columns
     given       the name or the model that it was asked for by
-    effort      what it takes, where it is left out if that is long
+    seconds     gives what it takes, as `Candidate.seconds`, where it is left out if that is long
     of_gaps     whether it takes part only where a value is missing
     bare        whether it sees no columns at all
     of_arrays   whether it is an estimator of arrays
@@ -165,7 +165,7 @@ class Runner:
     make: Callable[[], Any]
     way: Way = NUMBERS
     given: Any = None
-    effort: Effort | None = None
+    seconds: Callable[..., float] | None = None
     of_gaps: bool = False
     bare: bool = False
     of_arrays: bool = False
@@ -278,8 +278,8 @@ class ComparisonRunner:
         self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        kinds = {book is None for _, book in opened.learning().features}
-        self.numeric, self.categorical = True in kinds, False in kinds
+        kinds = [book is None for _, book in opened.learning().features]
+        self.n_numbers, self.categorical = sum(kinds), not all(kinds)
         self.n_read = 0
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
@@ -293,7 +293,7 @@ class ComparisonRunner:
     def suits(self, candidate: Candidate) -> bool:
         """Return whether the columns allow a candidate."""
         return candidate.when in ("always", "gaps") or (
-            self.numeric and not (candidate.when == "all_numeric" and self.categorical)
+            self.n_numbers > 0 and not (candidate.when == "all_numeric" and self.categorical)
         )
 
     def not_a_number(self) -> str:
@@ -309,7 +309,7 @@ class ComparisonRunner:
         """
         if not bins:
             return NUMBERS
-        if not self.numeric:
+        if not self.n_numbers:
             return self.shared
         rule = model.get_params(deep=False).get("discretize", "mdl")
         way = self.shared if _name_of(rule) == _name_of("mdl") else _name_of(rule)
@@ -330,7 +330,7 @@ class ComparisonRunner:
                 runner.attempt(_check_leaves_out)
         start = time.perf_counter()
         self._cut()
-        if self.numeric and self.cuts:
+        if self.n_numbers and self.cuts:
             self.seconds["cut points"] = time.perf_counter() - start
         start = time.perf_counter()
         stage(self.progress, "counting")
@@ -452,9 +452,10 @@ class ComparisonRunner:
         """
         times, most = self._times, UNASKED + UNASKED_ROW * n_rows
         for runner in self._standing():
-            if runner.effort is None:
+            if runner.seconds is None:
                 continue
-            seconds = times * runner.effort.seconds(n_rows, sizes(runner.way), n_classes)
+            numbers = self.n_numbers if runner.way == NUMBERS else 0
+            seconds = times * runner.seconds(n_rows, sizes(runner.way), n_classes, numbers)
             if seconds > most:
                 runner.reason = (
                     f"would take about {seconds:,.0f} s, and unasked a model may take {most:,.0f} "
@@ -1237,7 +1238,7 @@ def wanted(
         models = [
             name
             for name, (_, c) in known.items()
-            if c.when in ("always", "gaps") or contest.numeric
+            if c.when in ("always", "gaps") or contest.n_numbers
         ]
         models.append(PRIOR)
     found: dict[str, Runner] = {}
@@ -1252,9 +1253,9 @@ def wanted(
             bins = made._discretizes if candidate.bins is None else candidate.bins
             given.way = contest.way_of(made, bins=bins)
             given.bare, name = model == PRIOR, name or model
-            given.effort = candidate.effort if unasked else None
+            given.seconds = candidate.seconds if unasked else None
             given.of_gaps = candidate.when == "gaps" and not by_name
-            if not contest.suits(candidate) and contest.numeric:
+            if not contest.suits(candidate) and contest.n_numbers:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
             given.way = contest.way_of(model, bins=model._discretizes)
