@@ -22,6 +22,7 @@ from fastbayes.core.domains import (
     described,
     intervals,
     is_sorted,
+    numbers_of_bins,
     positions,
     same_cuts,
     same_values,
@@ -110,8 +111,7 @@ class Feature:
             When they are not finite numbers in ascending order.
         """
         points = checked_cuts(name, cuts)
-        bins = pa.array(range(len(points) + 1), pa.int64())
-        return cls(name, "categorical", bins, True, points, part)
+        return cls(name, "categorical", numbers_of_bins(len(points) + 1), True, points, part)
 
     def with_values(self, values: pa.Array) -> Feature:
         """Return the feature with another domain."""

@@ -16,7 +16,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.domains import cast_domain, common_type, decoded, texts_of, value_type
+from fastbayes.core.domains import (
+    cast_domain,
+    common_type,
+    decoded,
+    numbers_of_bins,
+    texts_of,
+    value_type,
+)
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import ABSENT, FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
@@ -112,7 +119,7 @@ class Codebook:
             self.codes.update(zip(values.to_pylist(), range(len(values)), strict=True))
         self.last_kind: pa.DataType | None = None
         self._lock = threading.Lock()
-        self._rows = threading.local()
+        self._rows: threading.local | None = None  # where a thread writes codes of many texts
         self._mostly_new = not fixed
         self._last: tuple[pa.Array, Lookup] | None = None
         self._met: tuple[pa.Array, int] | None = None
@@ -239,9 +246,11 @@ class Codebook:
         if not self._are_many(texts_of(texts)[0]):
             codes = self.encode(texts, kernels)
             return codes, bool((codes == MISSING).any()), bool((codes == UNSEEN).any())
-        room: NDArray[np.uint32] | None = getattr(self._rows, "codes", None)
+        with self._lock:
+            own = self._rows = self._rows or threading.local()
+        room: NDArray[np.uint32] | None = getattr(own, "codes", None)
         if room is None or len(room) < len(texts):
-            room = self._rows.codes = lend(4 * len(texts)).view(np.uint32)
+            room = own.codes = lend(4 * len(texts)).view(np.uint32)
         codes = room[: len(texts)]
         return codes, *self._write_codes(texts, codes, kernels)
 
@@ -475,7 +484,7 @@ class BinBook:
 
     def values(self) -> pa.Array:
         """Return the numbers of the bins."""
-        return pa.array(range(len(self)), pa.int64())
+        return numbers_of_bins(len(self))
 
 
 def open_book(

@@ -205,6 +205,7 @@ class Encoder:
                 + did_you_mean(unknown[0], wanted)
             )
         features: list[tuple[Feature, Book | None]] = []
+        blanks = frozenset(null_values)  # one for all books
         for name in wanted:
             part = derived.get(name)
             kind = columns.field(name).type if part is None else part.type
@@ -217,7 +218,7 @@ class Encoder:
                 check_number(name, kind)
                 features.append(_binned(Feature.binned(name, cuts[name], part)))
             elif chosen_by_user or default_kind(name, kind) == "categorical":
-                book = open_book(name, kind, listed.get(name), null_values)
+                book = open_book(name, kind, listed.get(name), blanks)
                 feature = Feature(name, "categorical", None, name in listed, None, part)
                 features.append((feature, book))
             else:
@@ -256,7 +257,7 @@ class Encoder:
         if unseen not in ("ignore", "smooth", "error"):
             raise ValueError(f"unseen={unseen!r}: use 'ignore', 'smooth' or 'error'")
         features: list[tuple[Feature, Book | None]] = []
-        there = {*columns.names}
+        there, blanks = {*columns.names}, frozenset(schema.null_values)
         for feature in schema.features:
             part, held = feature.part, feature.column not in there and feature.name in there
             if part is None or held:
@@ -268,9 +269,7 @@ class Encoder:
                 check_number(feature.name, kind)
                 features.append(_binned(feature))
             else:
-                features.append(
-                    (feature, closed_book(feature.name, kind, feature.values, schema.null_values))
-                )
+                features.append((feature, closed_book(feature.name, kind, feature.values, blanks)))
         classes = None
         if target is not None:
             classes = closed_book(

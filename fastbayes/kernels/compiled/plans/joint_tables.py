@@ -35,11 +35,13 @@ def join_tables(
     joint = []
     for begin, end in itertools.pairwise(bounds):
         group: NDArray[np.float64] = np.zeros((1, width))
-        for column in order[begin:end]:
-            one = np.zeros((sizes[column], 1, width))
-            one[:, 0, : tables[column].shape[1]] = tables[column]
-            with np.errstate(invalid="ignore"):
-                group = (one + group).reshape(-1, width)
+        with np.errstate(invalid="ignore"):
+            for column in order[begin:end].tolist():
+                one = tables[column]
+                if one.shape[1] < width:
+                    one = np.zeros((len(one), width))
+                    one[:, : tables[column].shape[1]] = tables[column]
+                group = (one[:, None] + group).reshape(-1, width)
         joint.append(group.reshape(-1))
     start = np.cumsum([0, *(group.size for group in joint)])
     table = aligned(int(start[-1]), dtype)
