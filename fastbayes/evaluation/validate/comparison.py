@@ -1089,8 +1089,9 @@ def compare(
     By default a model takes part that is expected to take 5 seconds of one processor at most, and
     10 more for each million rows. What it takes is estimated from the rows, the folds and the
     columns: models of pairs of columns and searches for a network grow with the square of their
-    number, A2DE with its cube, and with what values are joint; the joint models with the rows that
-    may differ, in categories or bins. Others are listed with the estimate.
+    number, A2DE with its cube, and with what values are joint; models with a covariance of all
+    numbers with the cube of theirs; the joint models with the rows that may differ, in categories
+    or bins; "naive-bayes-auto" with each number, by much. Others are listed with the estimate.
 
     The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
