@@ -157,8 +157,11 @@ def contributions_sum_to_the_log_joint(make: Make, table: pa.Table) -> None:
     joint, total = model.log_joint(X), said.prior + said.contributions.sum(axis=1)
     total = total if said.remainder is None else total + said.remainder
     parameters = make().get_params()
-    # What is missing says nothing, unless it hides what says something of the class's own table.
-    if parameters.get("missing") == "marginalize" and parameters.get("network") is None:
+    # What is missing says nothing, unless it hides what says something of the class's own table,
+    # or a member of a blend has it as a value of its own.
+    members = [member.model for member in getattr(model, "members_", {}).values()]
+    silent = parameters.get("missing") == "marginalize" and parameters.get("network") is None
+    if silent and not any(member.missing == "category" for member in members):
         missing = np.array([X[name].is_null().to_numpy() for name in said.features]).T
         assert not said.contributions[missing].any()
     possible = np.isfinite(joint)
