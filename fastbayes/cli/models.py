@@ -494,7 +494,7 @@ def _figures(result: Any) -> Iterator[str]:
     "--folds",
     metavar="K|COLUMN",
     help="Judge by K folds of the rows, or one for each value of a column; default: 20 of up "
-    "to 50 rows, 10 of up to 1,000, 5 of more.",
+    "to 100 rows, 10 of up to 1,000, 5 of more.",
     **COMMON,
 )
 @click.option(
