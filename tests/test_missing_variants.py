@@ -97,6 +97,8 @@ def test_statistics_for_another_idea_of_missing_values_are_the_same_counts(table
     asked = fb.count(table, "y", discretize="mdl", pairs=True, folds=3, missing="category")
     assert stats.treating_missing("category") == asked
     assert stats.treating_missing("marginalize") is stats
+    with pytest.raises(ValueError, match="missing='drop': use 'marginalize' or 'category'"):
+        stats.treating_missing("drop")
     other = fb.AODE(missing="category").fit_statistics(stats.treating_missing("category"))
     fitted = fb.AODE(missing="category").fit(table, "y")
     assert np.array_equal(other.predict_proba(table), fitted.predict_proba(table))

@@ -178,7 +178,14 @@ class Statistics:
         -------
         Statistics
             Itself where that is so already.
+
+        Raises
+        ------
+        ValueError
+            When it is neither.
         """
+        if missing not in ("marginalize", "category"):
+            raise ValueError(f"missing={missing!r}: use 'marginalize' or 'category'")
         if self.schema.missing == missing:
             return self
         folds = tuple(fold.treating_missing(missing) for fold in self.folds)
