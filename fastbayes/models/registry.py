@@ -87,6 +87,11 @@ class Candidate:
     when: Literal["always", "numeric", "all_numeric", "gaps"] = "always"
     effort: tuple[Effort, ...] = ()
 
+    @property
+    def of_numbers(self) -> bool:
+        """Whether it takes part only where some column is numeric."""
+        return self.when in ("numeric", "all_numeric")
+
     def seconds(
         self, n_rows: float, sizes: Sequence[int], n_classes: int, n_numbers: int = 0
     ) -> float:

@@ -292,7 +292,7 @@ class ComparisonRunner:
 
     def suits(self, candidate: Candidate) -> bool:
         """Return whether the columns allow a candidate."""
-        return candidate.when in ("always", "gaps") or (
+        return not candidate.of_numbers or (
             self.n_numbers > 0 and not (candidate.when == "all_numeric" and self.categorical)
         )
 
@@ -1236,11 +1236,7 @@ def wanted(
     unasked, by_name = unasked or models is None, not (unasked or every)
     if every:
         # Models of numbers are listed where there are some, with the reason if there is more.
-        models = [
-            name
-            for name, (_, c) in known.items()
-            if c.when in ("always", "gaps") or contest.n_numbers
-        ]
+        models = [n for n, (_, c) in known.items() if not c.of_numbers or contest.n_numbers]
         models.append(PRIOR)
     found: dict[str, Runner] = {}
     for name, model in named_models(models):
