@@ -45,7 +45,7 @@ class RepeatedCounts:
         self._lock = threading.Lock()
         self._of_threads: dict[int, list[_Repeated]] = {}
         self._unlike = 0  # in a row, of all threads
-        # By their number, rows that a thread reads for itself: which thread, and whether it is done.
+        # How many rows a thread reads for itself: which thread, and whether it is done.
         self._reading: dict[int, tuple[int, threading.Event]] = {}
 
     def add(self, segment: Segment, first: int) -> int:
