@@ -138,10 +138,12 @@ def in_order(
     items: Iterable[T],
     threads: int,
     stopped: threading.Event | None = None,
+    more: int = 1,
 ) -> Iterator[U]:
-    """Yield function(item) in the order of the items, working up to `threads` + 1 ahead.
+    """Yield function(item) in the order of the items, working up to `threads` + `more` ahead.
 
-    The read-ahead is what bounds memory. An error or an interrupt cancels what has not begun,
+    The read-ahead is what bounds memory; where what waits is small, more of it keeps fast threads
+    from waiting for slow ones. An error or an interrupt cancels what has not begun,
     tells by `stopped` what has, and waits for it. A single item is no work for another thread.
     """
     items = iter(items)
@@ -149,7 +151,7 @@ def in_order(
     if threads == 1 or len(begun) == 1:
         yield from map(function, chain(begun, items))
         return
-    pool, ahead = _pool(threads), threads + 1
+    pool, ahead = _pool(threads), threads + more
     waiting: deque[Future[U]] = deque()
     try:
         for item in chain(begun, items):

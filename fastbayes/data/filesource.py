@@ -813,9 +813,10 @@ class ParquetReader(FileReader):
         if self._is_ours() and self._rows:
             largest = int(np.argmax(self._rows))
             own = footer.divide(schema, largest, kernels)[0]
-            read = pa.schema([schema.field(chunk.name) for chunk in own])
+            fields = {field.name: field for field in schema}
+            read = pa.schema([fields.pop(chunk.name) for chunk in own])
             found = footer.decoded_bytes(read, largest, kernels)
-            schema = pa.schema([field for field in schema if field.name not in {*read.names}])
+            schema = pa.schema([*fields.values()])
         # indices of pyarrow are narrow, too, and a flag tells what is there
         coded = sum(pa.types.is_dictionary(field.type) for field in schema)
         return max(found + row_bytes(schema) - 2 * coded + len(schema), 1)

@@ -126,12 +126,14 @@ class ReadShare:
             else:
                 batch, threads = largest, threads - 1
 
-    def in_order(self, function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    def in_order(
+        self, function: Callable[[T], U], items: Iterable[T], more: int = 1
+    ) -> Iterator[U]:
         """Yield function(item) in the order of the items, as `threads.in_order` does.
 
         Under a limit, memory that allocators keep for later goes back to the system.
         """
-        found = in_order(function, items, self.threads)
+        found = in_order(function, items, self.threads, more=more)
         return releasing(found) if self.limited else found
 
     def on_all(
@@ -140,6 +142,7 @@ class ReadShare:
         items: Callable[[int], Iterable[T]],
         few: int,
         many: int,
+        more: int = 1,
     ) -> Iterator[U]:
         """Yield function(item, threads that help) in order, of many rows on all threads.
 
@@ -154,6 +157,8 @@ class ReadShare:
             Returns the items of so many rows each.
         few, many
             Rows of an item; `many` is a multiple of `few`.
+        more
+            How many items are done ahead besides one on each thread.
         """
         done = 0
         for item in items(many) if many else ():
@@ -166,7 +171,8 @@ class ReadShare:
         else:
             if many:
                 return
-        yield from self.in_order(lambda item: function(item, 1), islice(items(few), done, None))
+        rest = islice(items(few), done, None)
+        yield from self.in_order(lambda item: function(item, 1), rest, more)
 
     @property
     def charged(self) -> int:

@@ -684,9 +684,11 @@ def _scanned(
     def segments(n_rows: int) -> Iterator[Segment]:
         return islice(source.segments(n_rows), done if behind is None else 0, None)
 
+    # Segments of such sources hold no rows, and of what is counted nothing waits.
+    more = threads if source.many_blocks and not own and not encoder.keep_unlabelled else 1
     between = True  # two segments
     try:
-        for counted in share.on_all(count, segments, block_rows, at_once):
+        for counted in share.on_all(count, segments, block_rows, at_once, more):
             between = False
             for parts in counted.parts:
                 total.add(parts)
