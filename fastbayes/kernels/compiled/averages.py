@@ -168,17 +168,20 @@ def write_lifts(
             for q in range(bounds[g], bounds[g + 1]):
                 j = order[q]
                 silent = j == parent or not used
+                # Read and written once: they might be anywhere in what else is written.
+                least, most = low[j], high[j]
                 for v in range(extents[j] - 1, -1, -1):
                     slot = offsets[j] + v
                     for lane in range(width):
                         lift = 1.0
                         if lane < lanes_used and not silent:
                             lift = child[a, slot, first + lane] * inverse[slot, first + lane]
-                            low[j] = lift if 0.0 < lift < low[j] else low[j]
-                            high[j] = lift if lift > high[j] else high[j]
+                            least = lift if 0.0 < lift < least else least
+                            most = lift if lift > most else most
                         # From the last code on: the first one's products are what is multiplied.
                         for cell in range(lane, size, width):
                             scratch[v * size + cell] = scratch[cell] * lift
+                low[j], high[j] = least, most
                 size *= extents[j]
             for cell in range(size):
                 table[at + cell] = scratch[cell]

@@ -96,13 +96,16 @@ class WithOthers(NamedTuple):
     widths: NDArray[np.int64]
     counts: Floats
 
-    def together(self) -> Floats:
-        """Return n(c, x_p = a, x_j known), (S_p + 2, n, n_classes)."""
+    def known(self) -> Floats:
+        """Return n(c, x_p = a, x_j known) of each other feature, (S_p + 2, m - 1, n_classes)."""
         if not len(self.widths):
             return self.counts
         begins = np.cumsum(self.widths) - self.widths
-        known = np.add.reduceat(self.counts, begins, axis=1)
-        return np.asarray(np.repeat(known, self.widths, axis=1))
+        return np.asarray(np.add.reduceat(self.counts, begins, axis=1))
+
+    def together(self) -> Floats:
+        """Return n(c, x_p = a, x_j known) in the rows of x_j, (S_p + 2, n, n_classes)."""
+        return np.repeat(self.known(), self.widths, axis=1) if len(self.widths) else self.counts
 
 
 class CountTables:
@@ -269,21 +272,22 @@ class ConditionalTable:
 
     def __getitem__(self, at: tuple[Ints, Ints]) -> Floats:
         """Return some cells, (..., K), by values (n,) and rows (..., n)."""
-        return self._ratio(*self._cells.at(self._p, *at), at[1])
+        cells, rows = self._cells, at[1]
+        counts, together = cells.at(self._p, *at)
+        choices = cells.choices[cells.feature[rows]][..., None]
+        table = self._smoothing.ratio(counts, together, choices)
+        table[..., cells.hidden[rows], :] = 1.0
+        return table
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         """Return the whole table."""
-        beside = self._cells.beside(self._p)
-        table = self._ratio(beside.counts, beside.together(), beside.rows)
-        return self._cells.spread(beside, table)
-
-    def _ratio(self, counts: Floats, together: Floats, rows: Ints) -> Floats:
         cells = self._cells
-        table = self._smoothing.ratio(
-            counts, together, cells.choices[cells.feature[rows]][..., None]
-        )
-        table[..., cells.hidden[rows], :] = 1.0
-        return table
+        beside = cells.beside(self._p)
+        of = np.repeat(np.arange(len(beside.widths)), beside.widths)
+        choices = np.delete(cells.choices, self._p)
+        table = self._smoothing.ratio_within(beside.counts, beside.known(), choices, of)
+        table[:, cells.hidden[beside.rows]] = 1.0
+        return cells.spread(beside, table)
 
 
 def logs(probabilities: Floats) -> Floats:
