@@ -41,7 +41,7 @@ class GradientPlan:
     column: Ints  # categorical feature of each member
     size: Ints  # its codes
     known: Ints  # its values
-    row: Ints  # coefficients' row of its first value, -1 where another group has them
+    row: Ints  # coefficients' row of its first value; -1 of both of a pair that others have
     radix: Ints  # factor of each member's code in its group's
     pairs: Ints  # (n_pairs, 4): group, both members, coefficients' row
     start: Ints  # first cell of each group, and the number of all cells
@@ -235,6 +235,9 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
     used = min(theta.shape[1] - first, width)
     for g in range(bounds.size - 1):
         t = table[start[g] * width : start[g + 1] * width]
+        if row[bounds[g]] < 0:  # a pair, whose columns are in other groups
+            fill(t, 0, t.size, 0.0)
+            continue
         fill(t, 0, width, 0.0)
         for q in range(bounds[g], bounds[g + 1]):
             n = radix[q] * width
@@ -243,7 +246,7 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
                 part = t[v * n : (v + 1) * n]
                 for u in range(n):
                     part[u] = t[u]
-                if v < known[q] and row[q] >= 0:
+                if v < known[q]:
                     for u in range(0, n, width):
                         for c in range(used):
                             part[u + c] += theta[row[q] + v, first + c]
@@ -295,17 +298,18 @@ def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start,
                             for c in range(used):
                                 out[own, first + c] += acc[at + c]
     for g in range(bounds.size - 1):
+        if row[bounds[g]] < 0:  # a pair, whose columns are in other groups
+            continue
         t = acc[start[g] * width : start[g + 1] * width]
         # The last member's sums, then all its values into one: the next is then the last.
         for q in range(bounds[g + 1] - 1, bounds[g] - 1, -1):
             n = radix[q] * width
-            if row[q] >= 0:
-                for v in range(known[q]):
-                    for c in range(used):
-                        total = 0.0
-                        for u in range(v * n + c, (v + 1) * n, width):
-                            total += t[u]
-                        out[row[q] + v, first + c] += total
+            for v in range(known[q]):
+                for c in range(used):
+                    total = 0.0
+                    for u in range(v * n + c, (v + 1) * n, width):
+                        total += t[u]
+                    out[row[q] + v, first + c] += total
             for v in range(1, size[q]):
                 x, y = t[:n], t[v * n : (v + 1) * n]
                 for u in range(n):
