@@ -89,8 +89,13 @@ class AverageScorer(JointScorer):
             if not self._weight[begin:end].any():
                 continue
             total += self._weight[rows[p]]
+            table, at = self._children(p), (rows[p] - begin, np.delete(rows, p, axis=0))
             with np.errstate(divide="ignore"):
-                terms = np.log(self._children(p)[rows[p] - begin, np.delete(rows, p, axis=0)])
+                # Of many rows the whole table has less to take logs of.
+                if at[1].size > (end - begin) * len(self._own):
+                    terms = np.log(np.asarray(table))[at]
+                else:
+                    terms = np.log(table[at])
             np.logaddexp(joint, self._own[rows[p]] + terms.sum(axis=0), out=joint)
         some = total > 0
         out[some] = joint[some] - np.log(total[some])[:, None]
