@@ -69,7 +69,7 @@ class AverageScorer(BlockScorer):
 
     `children` is called when rows are scored: for the first ones, for the first ones with
     something missing, and with something unseen; where tables of all parents would take more
-    than 256 MiB, for every block of rows.
+    than 256 MiB, for every block of rows. Tables are of all values: `every` is never called.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class AverageScorer(BlockScorer):
         weight: Floats,
         children: Callable[[int], Any],
         precision: str = "exact",
+        every: Callable[[Ints], Floats] | None = None,
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
         parts = (np.array(part, np.float64) for part in (tables, own, weight))

@@ -141,7 +141,7 @@ def joint_codes(
     padded, n_narrow = padding(n_rows), plan.narrow
     narrow = np.zeros((n_narrow, padded), np.uint16)
     wide = np.zeros((len(plan.start) - 1 - n_narrow, padded), np.uint32)
-    outs = itertools.chain(narrow, wide)
+    outs: list[NDArray[Any]] = [*narrow, *wide]
     members = [*zip(plan.column.tolist(), plan.radix.tolist(), strict=True)]
     capped = dict(columns)
     absent = np.flatnonzero(plan.size > plan.known)

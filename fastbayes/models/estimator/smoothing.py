@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -233,6 +234,38 @@ class CountTables:
     def conditional(self, p: int, smoothing: Smoothing) -> ConditionalTable:
         """Return P(x_j = b | c, x_p = a)."""
         return ConditionalTable(self, p, smoothing)
+
+    def every_conditional(self, smoothing: Smoothing) -> Callable[[Ints], Floats] | None:
+        """Return the function from rows (m, n) to P(x_j | c, x_p) of all p and j, (m, m, n, K).
+
+        None where a value is missing and no observation: rows that know both features are then
+        not those that know one.
+        """
+        if (self.pairs.layout.missing & ~self.as_value).any():
+            return None
+        return partial(self._conditionals, smoothing)
+
+    def _conditionals(self, smoothing: Smoothing, rows: Ints) -> Floats:
+        """Return P(x_j | c, x_p) of all features p and j; 1 of p itself."""
+        layout, every = self.pairs.layout, np.arange(len(self.sizes))
+        low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
+        pair = np.where(low < high, layout.find(low, high), -1)
+        code, counted = rows - self.offsets[:-1, None], self._is_counted[rows]
+        counted &= code < layout.widths[:, None]
+        there = (pair >= 0)[..., None] & counted[:, None] & counted
+        cells = self.pairs.flat.reshape(-1, max(layout.n_classes, 1))
+        counts = np.zeros((*there.shape, self.n_classes))
+        at = np.nonzero(there)
+        p, j, r = at
+        left = j < p
+        of_p, of_j = np.where(left, 1, layout.widths[j]), np.where(left, layout.widths[p], 1)
+        begin = layout.starts[pair[p, j]] // cells.shape[1]
+        counts[at] = cells[begin + code[p, r] * of_p + code[j, r] * of_j]
+        together = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
+        table = smoothing.ratio(counts, together, self.choices[:, None, None])
+        table[:, self.hidden[rows]] = 1.0
+        table[every, every] = 1.0
+        return table
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
