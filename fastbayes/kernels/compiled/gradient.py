@@ -265,9 +265,9 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
                     for u in range(known[low]):
                         code = beyond + t * radix[high] + between + u * radix[low]
                         own = row_of + u * of_low + t * of_high
-                        for at in range(code * width, (code + radix[low]) * width, width):
+                        for x in range(code, code + radix[low]):
                             for c in range(used):
-                                table[at + c] += theta[own, first + c]
+                                table[x * width + c] += theta[own, first + c]
 
 
 @kernel
@@ -294,9 +294,9 @@ def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start,
                     for u in range(known[low]):
                         code = beyond + t * radix[high] + between + u * radix[low]
                         own = row_of + u * of_low + t * of_high
-                        for at in range(code * width, (code + radix[low]) * width, width):
+                        for x in range(code, code + radix[low]):
                             for c in range(used):
-                                out[own, first + c] += acc[at + c]
+                                out[own, first + c] += acc[x * width + c]
     for g in range(bounds.size - 1):
         if row[bounds[g]] < 0:  # a pair, whose columns are in other groups
             continue
