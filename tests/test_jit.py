@@ -267,7 +267,8 @@ for dtype in ("int64", "float64", "int32", "float32"):
     out = np.empty_like(x)
     module.double(x, out)
     assert (out == 2 * x).all()
-print(sum(module.double.stats.cache_hits.values()), dispatch.uncached())
+hits, compiling = sum(module.double.stats.cache_hits.values()), "numba.np.linalg" in sys.modules
+print(hits, dispatch.uncached(), compiling)
 """
 
 
@@ -286,10 +287,11 @@ def test_processes_that_compile_into_one_cache_at_once(tmp_path):
         return [process.communicate(b"go\n")[0].split() for process in running]
 
     for found in at_once(3):  # whatever they find of one another
-        assert found[1:] == [b"False"]
+        assert found[1] == b"False"
     # An index may lack what another process saved: it is compiled once more, and then is there.
-    hits = [int(at_once(1)[0][0]) for _ in range(2)]
-    assert hits[1] == 4
+    # Who finds all of it imports nothing that compiling needs.
+    alone = [at_once(1)[0] for _ in range(2)]
+    assert alone[1] == [b"4", b"False", b"False"]
 
 
 @pytest.mark.compiled

@@ -127,8 +127,11 @@ class ValueSketch:
         """Add the rows of another sketch."""
         if not (self._rows or self._cells):
             self._job = other._job
-        for rows in other._rows:
-            self._add(rows)
+        if self._cells is None and self._n_held + other._n_held <= self.few:
+            self._rows += other._rows  # which nobody changes once they are held
+        else:
+            for rows in other._rows:
+                self._spilled().add(*rows)
         if other._cells is not None:
             self.take(*other.state())
 

@@ -262,6 +262,7 @@ def helper(function: Callable[..., Any]) -> Any:
 def _disk_cache() -> Any:
     """Return numba's disk cache, made so that no state of the disk can raise or mislead."""
     caching: Any = importlib.import_module("numba.core.caching")
+    runtime: Any = importlib.import_module("numba.core.runtime")
     # numba's stamp sees a kernel's own file only; it is built on files that declare no kernels.
     shared = hashlib.sha256()
     here = Path(__file__).parent
@@ -305,7 +306,11 @@ def _disk_cache() -> Any:
 
         def load_overload(self, signature: Any, context: Any) -> Any:
             try:
-                return super().load_overload(signature, context)
+                # Numba's own makes ready to compile, which takes longer than to load all kernels;
+                # what is found needs its runtime alone, and else the compiler makes itself ready.
+                runtime.rtsys.initialize(context)
+                with self._guard_against_spurious_io_errors():
+                    return self._load_overload(signature, context)
             except Exception as error:  # damaged bytes can raise anything when unpickled
                 _warn(error)
                 try:

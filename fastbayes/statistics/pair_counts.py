@@ -187,9 +187,10 @@ class PairCounts(PackedCounts):
         begins = np.cumsum(widths) - widths
         value = np.arange(len(feature)) - begins[feature]
         cell = base[feature] + value * step_j[feature]
-        rows = np.arange(layout.widths[p])[:, None, None] * step_p[feature][:, None]
-        result[: layout.widths[p], first[feature] + value] = self.flat[
-            cell[:, None] + rows + np.arange(k)
+        cell = cell + np.arange(layout.widths[p])[:, None] * step_p[feature]
+        each = max(layout.n_classes, 1)
+        result[: layout.widths[p], first[feature] + value] = self.flat.reshape(-1, each)[
+            cell // each
         ]
         return result
 

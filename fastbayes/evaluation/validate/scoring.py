@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -99,7 +99,9 @@ class Contestant:
     def seen(self, batch: Batch, fold: int) -> Batch:
         """Return what the model without a fold takes of rows."""
         view = self.views[fold] if self.views else None
-        return batch if view is None else view(batch)
+        seen = batch if view is None else view(batch)
+        # Of all rows it scores those of its fold, and kernels are chosen by how many these are.
+        return replace(seen, cells=seen.cells / len(self.scorers))
 
     @contextmanager
     def trying(self, strict: bool) -> Iterator[None]:

@@ -69,7 +69,7 @@ class AverageScorer(BlockScorer):
 
     `children` is called when rows are scored: for the first ones, for the first ones with
     something missing, and with something unseen; where tables of all parents would take more
-    than 256 MiB, for every block of rows.
+    than 256 MiB, for every block of rows. Tables are of all values: `every` is never called.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class AverageScorer(BlockScorer):
         weight: Floats,
         children: Callable[[int], Any],
         precision: str = "exact",
+        every: Callable[[Ints], Floats] | None = None,
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
         parts = (np.array(part, np.float64) for part in (tables, own, weight))
@@ -168,17 +169,20 @@ def write_lifts(
             for q in range(bounds[g], bounds[g + 1]):
                 j = order[q]
                 silent = j == parent or not used
+                # Read and written once: they might be anywhere in what else is written.
+                least, most = low[j], high[j]
                 for v in range(extents[j] - 1, -1, -1):
                     slot = offsets[j] + v
                     for lane in range(width):
                         lift = 1.0
                         if lane < lanes_used and not silent:
                             lift = child[a, slot, first + lane] * inverse[slot, first + lane]
-                            low[j] = lift if 0.0 < lift < low[j] else low[j]
-                            high[j] = lift if lift > high[j] else high[j]
+                            least = lift if 0.0 < lift < least else least
+                            most = lift if lift > most else most
                         # From the last code on: the first one's products are what is multiplied.
                         for cell in range(lane, size, width):
                             scratch[v * size + cell] = scratch[cell] * lift
+                low[j], high[j] = least, most
                 size *= extents[j]
             for cell in range(size):
                 table[at + cell] = scratch[cell]

@@ -8,6 +8,7 @@ the same groups; what cells come to is then taken apart into the coefficients' o
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -40,7 +41,7 @@ class GradientPlan:
     column: Ints  # categorical feature of each member
     size: Ints  # its codes
     known: Ints  # its values
-    row: Ints  # coefficients' row of its first value, -1 where another group has them
+    row: Ints  # coefficients' row of its first value; -1 of both of a pair that others have
     radix: Ints  # factor of each member's code in its group's
     pairs: Ints  # (n_pairs, 4): group, both members, coefficients' row
     start: Ints  # first cell of each group, and the number of all cells
@@ -91,11 +92,12 @@ def plan_of(layout: Layout, absent: NDArray[np.bool_], most: int) -> GradientPla
 
 def _joined(sizes: Ints, pairs: Iterable[tuple[int, int]], most: int) -> list[list[int]]:
     """Return the columns, those of a pair together where their codes are no more than `most`."""
-    parts = {j: [j] for j in range(len(sizes))}
+    size = sizes.tolist()
+    parts = {j: [j] for j in range(len(size))}
     for a, b in pairs:
         if parts[a] is not parts[b]:
             both = parts[a] + parts[b]
-            if np.prod(sizes[both], dtype=np.float64) <= most:
+            if math.prod(size[j] for j in both) <= most:
                 parts.update(dict.fromkeys(both, both))
     return [part for j, part in parts.items() if part[0] == j]
 
@@ -136,17 +138,19 @@ def joint_codes(
     plan: GradientPlan, columns: Columns, n_rows: int
 ) -> tuple[NDArray[np.uint16], NDArray[np.uint32]]:
     """Return the codes of the narrow and of the wide groups, (groups, n_rows up to eights)."""
-    n_groups = len(plan.start) - 1
-    padded = padding(n_rows)
-    narrow = np.zeros((plan.narrow, padded), np.uint16)
-    wide = np.zeros((n_groups - plan.narrow, padded), np.uint32)
-    for g in range(n_groups):
-        out = narrow[g, :n_rows] if g < plan.narrow else wide[g - plan.narrow, :n_rows]
-        for q in range(plan.bounds[g], plan.bounds[g + 1]):
-            code = columns[int(plan.column[q])]
-            if plan.size[q] > plan.known[q]:
-                code = np.minimum(code, code.dtype.type(plan.known[q]))
-            out += np.multiply(code, plan.radix[q], dtype=out.dtype, casting="unsafe")
+    padded, n_narrow = padding(n_rows), plan.narrow
+    narrow = np.zeros((n_narrow, padded), np.uint16)
+    wide = np.zeros((len(plan.start) - 1 - n_narrow, padded), np.uint32)
+    outs: list[NDArray[Any]] = [*narrow, *wide]
+    members = [*zip(plan.column.tolist(), plan.radix.tolist(), strict=True)]
+    capped = dict(columns)
+    absent = np.flatnonzero(plan.size > plan.known)
+    for j, known in {*zip(plan.column[absent].tolist(), plan.known[absent].tolist(), strict=True)}:
+        capped[j] = np.minimum(capped[j], capped[j].dtype.type(known))
+    for out, (begin, end) in zip(outs, itertools.pairwise(plan.bounds.tolist()), strict=True):
+        codes = out[:n_rows]
+        for j, radix in members[begin:end]:
+            codes += np.multiply(capped[j], radix, dtype=codes.dtype, casting="unsafe")
     return narrow, wide
 
 
@@ -231,6 +235,9 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
     used = min(theta.shape[1] - first, width)
     for g in range(bounds.size - 1):
         t = table[start[g] * width : start[g + 1] * width]
+        if row[bounds[g]] < 0:  # a pair, whose columns are in other groups
+            fill(t, 0, t.size, 0.0)
+            continue
         fill(t, 0, width, 0.0)
         for q in range(bounds[g], bounds[g + 1]):
             n = radix[q] * width
@@ -239,18 +246,28 @@ def fill_cells(theta, width, first, bounds, size, known, row, radix, pairs, star
                 part = t[v * n : (v + 1) * n]
                 for u in range(n):
                     part[u] = t[u]
-                if v < known[q] and row[q] >= 0:
+                if v < known[q]:
                     for u in range(0, n, width):
                         for c in range(used):
                             part[u + c] += theta[row[q] + v, first + c]
     for i in range(pairs.shape[0]):
         g, a, b, row_of = pairs[i]
-        for code in range(start[g + 1] - start[g]):
-            v, w = code // radix[a] % size[a], code // radix[b] % size[b]
-            if v < known[a] and w < known[b]:
-                at = (start[g] + code) * width
-                for c in range(used):
-                    table[at + c] += theta[row_of + v * known[b] + w, first + c]
+        # A code, from what counts least: members before, the low one's, between, the high one's.
+        low, high = min(a, b), max(a, b)
+        of_low, of_high = (known[b], 1) if a == low else (1, known[b])
+        turns = known[high]
+        if a == b:  # its values occur together with themselves alone
+            of_low, turns = known[b] + 1, 1
+        once, again = radix[low] * size[low], radix[high] * size[high]
+        for beyond in range(start[g], start[g + 1], again):
+            for t in range(turns):
+                for between in range(0, radix[high], once):
+                    for u in range(known[low]):
+                        code = beyond + t * radix[high] + between + u * radix[low]
+                        own = row_of + u * of_low + t * of_high
+                        for x in range(code, code + radix[low]):
+                            for c in range(used):
+                                table[x * width + c] += theta[own, first + c]
 
 
 @kernel
@@ -264,24 +281,35 @@ def take_apart(acc, width, first, bounds, size, known, row, radix, pairs, start,
     used = min(out.shape[1] - first, width)
     for i in range(pairs.shape[0]):
         g, a, b, row_of = pairs[i]
-        for code in range(start[g + 1] - start[g]):
-            v, w = code // radix[a] % size[a], code // radix[b] % size[b]
-            if v < known[a] and w < known[b]:
-                at = (start[g] + code) * width
-                for c in range(used):
-                    out[row_of + v * known[b] + w, first + c] += acc[at + c]
+        # A code, from what counts least: members before, the low one's, between, the high one's.
+        low, high = min(a, b), max(a, b)
+        of_low, of_high = (known[b], 1) if a == low else (1, known[b])
+        turns = known[high]
+        if a == b:  # its values occur together with themselves alone
+            of_low, turns = known[b] + 1, 1
+        once, again = radix[low] * size[low], radix[high] * size[high]
+        for beyond in range(start[g], start[g + 1], again):
+            for t in range(turns):
+                for between in range(0, radix[high], once):
+                    for u in range(known[low]):
+                        code = beyond + t * radix[high] + between + u * radix[low]
+                        own = row_of + u * of_low + t * of_high
+                        for x in range(code, code + radix[low]):
+                            for c in range(used):
+                                out[own, first + c] += acc[x * width + c]
     for g in range(bounds.size - 1):
+        if row[bounds[g]] < 0:  # a pair, whose columns are in other groups
+            continue
         t = acc[start[g] * width : start[g + 1] * width]
         # The last member's sums, then all its values into one: the next is then the last.
         for q in range(bounds[g + 1] - 1, bounds[g] - 1, -1):
             n = radix[q] * width
-            if row[q] >= 0:
-                for v in range(known[q]):
-                    for c in range(used):
-                        total = 0.0
-                        for u in range(v * n + c, (v + 1) * n, width):
-                            total += t[u]
-                        out[row[q] + v, first + c] += total
+            for v in range(known[q]):
+                for c in range(used):
+                    total = 0.0
+                    for u in range(v * n + c, (v + 1) * n, width):
+                        total += t[u]
+                    out[row[q] + v, first + c] += total
             for v in range(1, size[q]):
                 x, y = t[:n], t[v * n : (v + 1) * n]
                 for u in range(n):

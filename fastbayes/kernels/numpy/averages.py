@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,8 @@ from fastbayes.kernels.shared.scoring import tie_of
 
 # Numbers of the children's tables that are looked up at a time.
 NUMBERS = 2**18
+# Those that take as long as all that is done for one parent before the first.
+BEGUN = 10_000
 
 
 class AverageScorer(JointScorer):
@@ -38,6 +40,9 @@ class AverageScorer(JointScorer):
         what numpy makes one; it is indexed by values and slots. Rows of p itself are not read.
     precision
         "exact" is float64 throughout. With "fast", compiled code multiplies in float32.
+    every
+        every(rows) returns P(x_j | c, x_p) of all p and j, (n_features, n_features, n, n_classes),
+        of rows (n_features, n) of `tables`, 1 where j is p: of few rows all parents at once.
 
     Notes
     -----
@@ -59,11 +64,14 @@ class AverageScorer(JointScorer):
         weight: Floats,
         children: Callable[[int], Any],
         precision: str = "exact",
+        every: Callable[[Ints], Floats] | None = None,
     ) -> None:
         self._fallback = NaiveScorer(log_prior, tables, offsets)
         self._offsets = np.array(offsets, np.int64)
         self._weight = np.array(weight, np.float64)
-        self._children = children
+        self._children, self._every = children, every
+        by_feature = pairwise(self._offsets.tolist())
+        self._parents = [p for p, at in enumerate(by_feature) if self._weight[slice(*at)].any()]
         with np.errstate(divide="ignore"):
             self._own = np.log(self._weight[:, None] * own)
         super().__init__(np.array(log_prior, np.float64), tie_of(log_prior, tables, offsets))
@@ -77,20 +85,47 @@ class AverageScorer(JointScorer):
         rows = np.empty((len(self._offsets) - 1, len(out)), np.int64)
         for j, begin in enumerate(self._offsets[:-1]):
             rows[j] = columns[j] + begin
-        step = max(1, NUMBERS // max(1, len(rows) * out.shape[1]))
+        each = len(rows) * out.shape[1]
+        # Of more rows tables of all values of the parents have less to take logs of.
+        tables = len(self._own) ** 2 * out.shape[1] + BEGUN * len(self._parents)
+        few = each * len(rows) * len(out) <= tables and each * len(rows) <= NUMBERS
+        every = self._every if few else None
+        step = max(1, NUMBERS // max(1, each if every is None else each * len(rows)))
         for lo in range(0, len(out), step):
-            self._average(rows[:, lo : lo + step], out[lo : lo + step])
+            some = rows[:, lo : lo + step]
+            terms = self._terms(some) if every is None else self._terms_of_few(every, some)
+            self._average(some, terms, out[lo : lo + step])
 
-    def _average(self, rows: Ints, out: Floats) -> None:
+    def _terms(self, rows: Ints) -> Iterator[Floats]:
+        """Yield Σ_j ln P(x_j | c, x_p), (n, n_classes), of each super-parent."""
+        for p in self._parents:
+            begin, end = self._offsets[p : p + 2]
+            table, value, others = self._children(p), rows[p] - begin, np.delete(rows, p, axis=0)
+            if others.size > (end - begin) * len(self._own):
+                # Of many rows there are less logs of all cells that a row may look up.
+                every = np.delete(np.arange(len(self._own)), slice(begin, end))[:, None]
+                values = np.arange(end - begin)
+                logs = self._logs(table, values, np.repeat(every, len(values), axis=1))
+                yield logs[others - (others >= end) * (end - begin), value].sum(axis=0)
+            else:
+                yield self._logs(table, value, others).sum(axis=0)
+
+    @staticmethod
+    def _logs(table: Any, value: Ints, rows: Ints) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(table[value, rows]))
+
+    def _terms_of_few(self, every: Callable[[Ints], Floats], rows: Ints) -> Floats:
+        """Return what `_terms` yields, by what all features say of each other at once."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(every(rows)).sum(axis=1)[self._parents])
+
+    def _average(self, rows: Ints, terms: Iterable[Floats], out: Floats) -> None:
         """Write log joints of rows (offset + code of each feature) with a super-parent."""
         total = np.zeros(len(out))
         joint = np.full(out.shape, -np.inf)
-        for p, (begin, end) in enumerate(pairwise(self._offsets)):
-            if not self._weight[begin:end].any():
-                continue
+        for p, given in zip(self._parents, terms, strict=True):
             total += self._weight[rows[p]]
-            with np.errstate(divide="ignore"):
-                terms = np.log(self._children(p)[rows[p] - begin, np.delete(rows, p, axis=0)])
-            np.logaddexp(joint, self._own[rows[p]] + terms.sum(axis=0), out=joint)
+            np.logaddexp(joint, self._own[rows[p]] + given, out=joint)
         some = total > 0
         out[some] = joint[some] - np.log(total[some])[:, None]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.numpy.count import add_rows
 
-# At a time: what is made of all columns takes 16 bytes a code.
-ROWS = 1 << 14
+# At a time: what is made of all columns takes 16 bytes a code, and of so many cells 24 each.
+ROWS, CELLS = 1 << 14, 1 << 17
 
 
 def add_pair_counts(
@@ -26,14 +26,25 @@ def add_pair_counts(
     out: NDArray[Any],
 ) -> None:
     """Add one block of rows to class-conditional counts of pairs; see the compiled twin."""
+    order = starts.argsort(kind="stable")
+    first, second, starts = first[order], second[order], starts[order]
     for first_row in range(0, len(y), ROWS):
         rows = slice(first_row, first_row + ROWS)
         classes = y[rows].astype(np.intp)
+        n = len(classes)
         # Codes times what a step in them skips, for all pairs of a column.
-        outer = {int(i): columns[i][rows].astype(np.intp) for i in np.unique(first)}
-        inner = {int(j): columns[j][rows] * np.intp(n_classes) + classes for j in np.unique(second)}
-        for i, j, start in zip(first.tolist(), second.tolist(), starts.tolist(), strict=True):
-            step = int(sizes[j]) * n_classes
-            cells = out[start : start + int(sizes[i]) * step]
-            index = outer[i] * step + inner[j]
-            add_rows(index, None if weight is None else weight[rows], cells)
+        outer, inner = np.zeros((2, len(sizes), n), np.intp)
+        for i in np.unique(first).tolist():
+            outer[i] = columns[i][rows]
+        for j in np.unique(second).tolist():
+            inner[j] = columns[j][rows] * np.intp(n_classes) + classes
+        # Of few rows many pairs at once, the cells of one behind those of the other.
+        most = max(1, CELLS // max(n, 1))
+        for at in range(0, len(first), most):
+            some = slice(at, at + most)
+            step, begin = sizes[second[some]] * n_classes, int(starts[at])
+            index = outer[first[some]] * step[:, None] + inner[second[some]]
+            index += (starts[some] - begin)[:, None]
+            end = int(starts[some][-1]) + int(sizes[first[some][-1]] * step[-1])
+            own = None if weight is None else np.tile(weight[rows], len(index))
+            add_rows(index.ravel(), own, out[begin:end])

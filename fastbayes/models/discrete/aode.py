@@ -138,6 +138,7 @@ class AODE(Averaged):
             self._weight,
             partial(self._cells.conditional, smoothing=self._rule),
             self.precision,
+            self._cells.every_conditional(self._rule),
         )
 
     def _numbers(self) -> int:

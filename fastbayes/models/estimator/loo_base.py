@@ -33,6 +33,12 @@ class Without(Smoothing):
         """Return (n - 1 + mass) / (total - 1 + cells mass); 0/0 is its limit 1/cells."""
         return super().ratio(without(n), without(total), cells)
 
+    def ratio_within(
+        self, n: Floats, total: Floats, cells: NDArray[Any], of: NDArray[np.intp]
+    ) -> Floats:
+        """Return `ratio` of cells, by the totals of their distributions."""
+        return super().ratio_within(without(n), without(total), cells, of)
+
 
 class LooRows(NamedTuple):
     """Rows that are to be scored without themselves.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,13 +97,16 @@ class WithOthers(NamedTuple):
     widths: NDArray[np.int64]
     counts: Floats
 
-    def together(self) -> Floats:
-        """Return n(c, x_p = a, x_j known), (S_p + 2, n, n_classes)."""
+    def known(self) -> Floats:
+        """Return n(c, x_p = a, x_j known) of each other feature, (S_p + 2, m - 1, n_classes)."""
         if not len(self.widths):
             return self.counts
         begins = np.cumsum(self.widths) - self.widths
-        known = np.add.reduceat(self.counts, begins, axis=1)
-        return np.asarray(np.repeat(known, self.widths, axis=1))
+        return np.asarray(np.add.reduceat(self.counts, begins, axis=1))
+
+    def together(self) -> Floats:
+        """Return n(c, x_p = a, x_j known) in the rows of x_j, (S_p + 2, n, n_classes)."""
+        return np.repeat(self.known(), self.widths, axis=1) if len(self.widths) else self.counts
 
 
 class CountTables:
@@ -231,6 +235,38 @@ class CountTables:
         """Return P(x_j = b | c, x_p = a)."""
         return ConditionalTable(self, p, smoothing)
 
+    def every_conditional(self, smoothing: Smoothing) -> Callable[[Ints], Floats] | None:
+        """Return the function from rows (m, n) to P(x_j | c, x_p) of all p and j, (m, m, n, K).
+
+        None where a value is missing and no observation: rows that know both features are then
+        not those that know one.
+        """
+        if (self.pairs.layout.missing & ~self.as_value).any():
+            return None
+        return partial(self._conditionals, smoothing)
+
+    def _conditionals(self, smoothing: Smoothing, rows: Ints) -> Floats:
+        """Return P(x_j | c, x_p) of all features p and j; 1 of p itself."""
+        layout, every = self.pairs.layout, np.arange(len(self.sizes))
+        low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
+        pair = np.where(low < high, layout.find(low, high), -1)
+        code, counted = rows - self.offsets[:-1, None], self._is_counted[rows]
+        counted &= code < layout.widths[:, None]
+        there = (pair >= 0)[..., None] & counted[:, None] & counted
+        cells = self.pairs.flat.reshape(-1, max(layout.n_classes, 1))
+        counts = np.zeros((*there.shape, self.n_classes))
+        at = np.nonzero(there)
+        p, j, r = at
+        left = j < p
+        of_p, of_j = np.where(left, 1, layout.widths[j]), np.where(left, layout.widths[p], 1)
+        begin = layout.starts[pair[p, j]] // cells.shape[1]
+        counts[at] = cells[begin + code[p, r] * of_p + code[j, r] * of_j]
+        together = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
+        table = smoothing.ratio(counts, together, self.choices[:, None, None])
+        table[:, self.hidden[rows]] = 1.0
+        table[every, every] = 1.0
+        return table
+
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
         block = self.pairs.block(p, j)
@@ -269,21 +305,22 @@ class ConditionalTable:
 
     def __getitem__(self, at: tuple[Ints, Ints]) -> Floats:
         """Return some cells, (..., K), by values (n,) and rows (..., n)."""
-        return self._ratio(*self._cells.at(self._p, *at), at[1])
+        cells, rows = self._cells, at[1]
+        counts, together = cells.at(self._p, *at)
+        choices = cells.choices[cells.feature[rows]][..., None]
+        table = self._smoothing.ratio(counts, together, choices)
+        table[..., cells.hidden[rows], :] = 1.0
+        return table
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         """Return the whole table."""
-        beside = self._cells.beside(self._p)
-        table = self._ratio(beside.counts, beside.together(), beside.rows)
-        return self._cells.spread(beside, table)
-
-    def _ratio(self, counts: Floats, together: Floats, rows: Ints) -> Floats:
         cells = self._cells
-        table = self._smoothing.ratio(
-            counts, together, cells.choices[cells.feature[rows]][..., None]
-        )
-        table[..., cells.hidden[rows], :] = 1.0
-        return table
+        beside = cells.beside(self._p)
+        of = np.repeat(np.arange(len(beside.widths)), beside.widths)
+        choices = np.delete(cells.choices, self._p)
+        table = self._smoothing.ratio_within(beside.counts, beside.known(), choices, of)
+        table[:, cells.hidden[beside.rows]] = 1.0
+        return cells.spread(beside, table)
 
 
 def logs(probabilities: Floats) -> Floats:
