@@ -59,10 +59,18 @@ def assert_said(
             assert np.array_equal(found[what], answer), what
 
 
+def tolerance(name: str) -> float:
+    """Return how close answers are: numpy's logarithms differ in the last bit by processor.
+
+    The chains of "hdp" make that larger.
+    """
+    return 1e-8 if name.endswith("hdp") else 1e-12
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_model__says_what_it_said(name: str) -> None:
     model = fb.load(FOLDER / f"{name}.fb")
-    assert_said(said(name, model, table()), recorded(name), 1e-12)
+    assert_said(said(name, model, table()), recorded(name), tolerance(name))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -81,7 +89,7 @@ def test_model__fitted_again(name: str) -> None:
     found, wanted = said(name, model, rows), recorded(name)
     if name.startswith("gaussian-nb") or name == "nb-em":
         del found["sample"], wanted["sample"]
-    assert_said(found, wanted, 1e-7 if "logistic" in name else 1e-12)
+    assert_said(found, wanted, 1e-7 if "logistic" in name else tolerance(name))
 
 
 @pytest.mark.parametrize("name", COUNTS)
