@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
+from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts, widened
 from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector
@@ -22,6 +22,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    unrolled,
     writes,
 )
 from fastbayes.kernels.shared.arrays import U
@@ -42,7 +43,6 @@ _PAIRS = (_INT64, _INT64, _INT64, _INT64)
 _CODES = ("uint16", "uint64")
 
 SIGNATURES = {
-    "widen": [(reads("uint8"), writes("uint16"))],
     "count": [
         (*_COLUMNS, *_PAIRS, writes(code), writes("int32"), writes("int64")) for code in _CODES
     ],
@@ -108,11 +108,7 @@ def add_pair_counts(
     if not (plan.direct.size or plan.wide.size):
         return
     widths = readonly(np.array([column.itemsize for column in columns]))
-    classes = y
-    if y.itemsize == 1:
-        classes = np.empty(len(y), np.uint16)
-        call(widen, readonly(y), classes)
-    read = addresses(columns, plan.columns), widths, sizes, readonly(classes), n_classes
+    read = addresses(columns, plan.columns), widths, sizes, widened(y), n_classes
     for which, code in ((plan.direct, np.uint16), (plan.wide, np.uint64)):
         if not which.size:
             continue
@@ -165,13 +161,6 @@ def _plan(
         _plans.clear()
     _plans[key] = (*pairs, plan)
     return plan
-
-
-@kernel
-def widen(y, out):
-    """Copy the classes of rows, uint8, to uint16."""
-    for r in range(y.size):
-        out[r] = y[r]
 
 
 @kernel
@@ -267,6 +256,7 @@ def copies_of(cells, n):
 
 
 @helper
+@unrolled
 def join(addresses, widths, sizes, y, n_classes, i, j, begin, code):
     """Write joint codes of column i, column j and class for the rows from `begin` on."""
     number = code.dtype.type  # products of wider integers take several times as long
