@@ -48,26 +48,21 @@ BLOCK_SUMS = 65_536
 BLOCK_WEIGHTS = 32_768
 
 _INT, _FLOAT = "int64", "float64"
-_PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
+_CODES = (reads("uint8", 2), reads("uint16", 2))
+_PLAN = (*_CODES, reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
 _CODE, _ACC = writes("uint16", 2), writes(_FLOAT, 2)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "begin": [(reads(_FLOAT), _ACC)],
-    "add_single": [
-        (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)
-        for codes in ("uint8", "uint16")
-    ],
+    "add_single": [(*_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)],
     **{
         f"add_lanes_{width}": [
-            (reads(codes, 2), *_PLAN, reads(table), _INT, _CODE, _INT, _INT, _ACC)
-            for codes in ("uint8", "uint16")
-            for table in (_FLOAT, "float32")
+            (*_PLAN, reads(table), _INT, _CODE, _INT, _INT, _ACC) for table in (_FLOAT, "float32")
         ]
         for width in (4, 8, 16)
     },
     **{
         f"multiply_lanes_{width}": [
-            (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, reads(_FLOAT, 2), _ACC)
-            for codes in ("uint8", "uint16")
+            (*_PLAN, reads(_FLOAT), _CODE, _INT, _INT, reads(_FLOAT, 2), _ACC)
         ]
         for width in (4, 8, 16)
     },
@@ -161,11 +156,23 @@ class Sum:
         """
         if not self.tiles:
             scratch = np.empty((4, SINGLE_ROWS), np.uint16)
-            yield partial(call, add_single), (codes, *plan_of(0, 1), scratch)
+            yield partial(call, add_single), (*by_width(codes), *plan_of(0, 1), scratch)
         else:
             scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
             for first, width, add in self.tiles:
-                yield partial(call, add), (codes, *plan_of(first, width), first, scratch)
+                arguments = *by_width(codes), *plan_of(first, width), first, scratch
+                yield partial(call, add), arguments
+
+
+def by_width(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a matrix of codes as one of uint8 and one of uint16, of which the other has no rows.
+
+    A kernel of both takes half the time to compile of one for each: they differ in little.
+    """
+    return (codes, _NO_CODES) if codes.itemsize == 1 else (_NO_BYTES, codes)
+
+
+_NO_BYTES, _NO_CODES = (readonly(np.empty((0, 0), kind)) for kind in (np.uint8, np.uint16))
 
 
 class Product:
@@ -208,7 +215,8 @@ class Product:
             n = min(rows, n_rows - lo)
             source = readonly(start)
             for codes, (plan, _) in self._factors:
-                call(self._multiply, codes, *plan, scratch, lo, n, source, weights)
+                arguments = *by_width(codes), *plan, scratch, lo, n, source, weights
+                call(self._multiply, *arguments)
                 source = readonly(weights)
             yield lo, n, weights
 
@@ -445,10 +453,10 @@ def begin(start, acc):
 
 
 @kernel
-def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
+def add_single(bytes_, codes, order, radix, bounds, start, table, code, lo, n, acc):
     """Add one number per row and group: acc[0, r] += Σ_g table[start[g] + joint code of (g, r)].
 
-    codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
+    bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables
     code  OUT  (4, any) uint16   scratch
     lo    IN   row of `codes` that is acc's first
     n     IN   rows
@@ -460,16 +468,16 @@ def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
         a = acc[0, b : b + w]
         for g in range(0, groups, 4):
             together = min(4, groups - g)
-            for k in range(together):
-                join(codes, order, radix, bounds[g + k], bounds[g + k + 1], lo + b, code[k, :w])
+            join_groups(bytes_, codes, order, radix, bounds, g, together, lo + b, w, w, code)
             look_up(code[:together], start[g:], table, 0, a)
 
 
 @helper
-def join_groups(codes, order, radix, bounds, first, together, lo, n, padded, code):
+def join_groups(bytes_, codes, order, radix, bounds, first, together, lo, n, padded, code):
     """Write the joint codes of some groups of columns, 0 in the rows from n up to `padded`.
 
-    codes, order, radix, bounds  IN  a matrix of codes and its plan
+    bytes_, codes  IN  (m, n_rows) uint8, uint16   a matrix of codes; the other one has no rows
+    order, radix, bounds  IN  its plan
     first     IN   group
     together  IN   groups
     lo        IN   row of `codes`
@@ -477,16 +485,19 @@ def join_groups(codes, order, radix, bounds, first, together, lo, n, padded, cod
     """
     for k in range(together):
         begin, end = bounds[first + k], bounds[first + k + 1]
-        join(codes, order, radix, begin, end, lo, code[k, :n])
+        if bytes_.shape[0] > 0:
+            join(bytes_, order, radix, begin, end, lo, code[k, :n])
+        else:
+            join(codes, order, radix, begin, end, lo, code[k, :n])
         code[k, n:padded] = 0
 
 
 def _lanes_of(width: int) -> Any:
     @kernel
-    def add_lanes(codes, order, radix, bounds, start, table, first, code, lo, n, acc):
+    def add_lanes(bytes_, codes, order, radix, bounds, start, table, first, code, lo, n, acc):
         """Add `width` outputs per row: acc[first + lane, r] += Σ_g table[start[g] + ... + lane].
 
-        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
+        bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables
         first  IN   output of the first lane
         code   OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
         lo     IN   row of `codes` that is acc's first
@@ -502,7 +513,9 @@ def _lanes_of(width: int) -> Any:
             at = U(first * acc.shape[1] + b)
             for g0 in range(0, groups, code.shape[0]):
                 together = min(code.shape[0], groups - g0)
-                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
+                join_groups(
+                    bytes_, codes, order, radix, bounds, g0, together, lo + b, w, padded, code
+                )
                 for r in range(U(0), U(padded), U(4)):
                     four = lanes.four_zeros(table, width)
                     for k in range(U(together)):
@@ -528,10 +541,13 @@ LANES = ((4, add_lanes_4), (8, add_lanes_8), (16, add_lanes_16))
 
 def _multiplier_of(width: int) -> Any:
     @kernel
-    def multiply_lanes(codes, order, radix, bounds, start, table, code, lo, n, source, weights):
+    def multiply_lanes(
+        bytes_, codes, order, radix, bounds, start, table, code, lo, n, source, weights
+    ):  # fmt: skip
         """Multiply rows of weights: weights[r] = source[r] Π_g table[start[g] + joint code ...].
 
-        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan, not empty
+        bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables;
+                                                               at least one
         code     OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
         lo       IN   row of `codes` that is the first of the weights
         n        IN   rows
@@ -546,7 +562,9 @@ def _multiplier_of(width: int) -> Any:
             old, step = source, U(0) if source.shape[0] == 1 else size
             for g0 in range(0, groups, code.shape[0]):
                 together = min(code.shape[0], groups - g0)
-                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
+                join_groups(
+                    bytes_, codes, order, radix, bounds, g0, together, lo + b, w, padded, code
+                )
                 at, place = U(b) * size, U(b) * step
                 for r in range(U(0), U(padded), U(4)):
                     four = lanes.load_four(

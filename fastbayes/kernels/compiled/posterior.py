@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.simd import lane_functions as functions
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
-from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, unrolled, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # Rows at a time: their scratch stays in the first-level cache.
@@ -110,6 +110,7 @@ def _finish(
 
 
 @kernel
+@unrolled
 def odds_to_posterior(tie, start, scratch, acc, out, lost):
     """Turn log odds into both posteriors: out[r, 1] = 1 / (1 + exp(-acc[0, r])).
 
@@ -158,6 +159,7 @@ def odds_to_class(tie, start, scratch, acc, out, lost):
 
 
 @helper
+@unrolled
 def put_best(acc, k, b, best):
     """Write the best log joint of rows from b on; return how many have none above -inf."""
     w, lost = best.size, 0
@@ -174,6 +176,7 @@ def put_best(acc, k, b, best):
 
 
 @kernel
+@unrolled
 def joint_to_posterior(tie, start, scratch, acc, out, lost):
     """Turn log joints into posteriors: out[r, c] = exp(acc[c, r]) / Σ exp(acc[·, r]).
 
