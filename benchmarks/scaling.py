@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,17 +82,30 @@ def jobs(rows: int, folder: Path) -> Iterator[Job]:
         def predicted(threads: int, model: Any = model) -> Any:
             return model.set_params(threads=threads).predict_proba(features)
 
+        def labelled(threads: int, model: Any = model) -> Any:
+            return model.set_params(threads=threads).predict(features)
+
         yield Job(f"`predict_proba`, {title}", cells, predicted)
+        yield Job(f"`predict`, {title}", cells, labelled)
 
     def pairs(threads: int) -> Any:
         return fb.AODE(threads=threads).fit(table, "class").statistics_
 
     yield Job("AODE of it, all pairs", cells, pairs)
 
-    path = parquet(rows, folder)
+    many, path = parquet(rows, folder, 64), parquet(rows, folder, 8)
 
-    def fitted(threads: int) -> Any:
+    def files_read(threads: int) -> Any:
+        return rivals.files_read([*many.iterdir()], threads)()
+
+    yield Job(
+        "reading alone: bytes of Parquet files of eight times the rows", 160 * rows, files_read
+    )
+
+    def fitted(threads: int, path: Path = path) -> Any:
         return fb.NaiveBayes(threads=threads).fit(path, "class").statistics_
+
+    yield Job("naive Bayes from them", 160 * rows, partial(fitted, path=many))
 
     names = [name for name in open_source(path).schema.names if name != "class"]
     queries = rivals.duckdb_counts(path, names, "class")
@@ -113,9 +127,9 @@ def jobs(rows: int, folder: Path) -> Iterator[Job]:
     yield Job("Gaussian naive Bayes from Parquet, doubles", 3 * rows, moments)
 
 
-def parquet(rows: int, folder: Path) -> Path:
-    """Return a Parquet directory whose files are an eighth of the rows by eight names."""
-    return data.linked(data.parquet("long", rows // 8, folder), 8, folder)
+def parquet(rows: int, folder: Path, files: int) -> Path:
+    """Return a Parquet directory of files of an eighth of the rows: one file by many names."""
+    return data.linked(data.parquet("long", rows // 8, folder), files, folder)
 
 
 def measured(job: Job, threads: Sequence[int], turns: int, seconds: float) -> Scaled:

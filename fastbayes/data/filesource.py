@@ -663,7 +663,8 @@ DECODED_BYTES = 1 << 24
 # Rows of row groups that are decoded together where Python takes no time for each column of them.
 JOINED_ROWS = 1 << 17
 
-# Pieces of Parquet files for each thread, where there are so many row groups.
+# Pieces of Parquet files for each thread, where there are so many row groups; the last ones are in
+# smaller pieces, so that threads end about at once.
 PIECES = 4
 
 # An index into a dictionary takes less; a string takes 4 bytes and its own.
@@ -756,7 +757,7 @@ class ParquetReader(FileReader):
             joined = min(joined, JOINED_ROWS)
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
-        for some in (full[k : k + at_once] for k in range(0, len(full), at_once)):
+        for some in self._in_turn(full, at_once, threads):
             while some:
                 n_rows, k = self._rows[some[0]], 1
                 while k < len(some) and n_rows + self._rows[some[k]] <= joined:
@@ -778,6 +779,15 @@ class ParquetReader(FileReader):
                 again = groups if whole and self.file.local else ()
                 alike = partial(self._alike, own) if again else None
                 yield Piece(first - n_rows, n_rows, read, whole, apart, again, alike, goes_on)
+
+    def _in_turn(self, groups: Sequence[int], at_once: int, threads: int) -> Iterator[list[int]]:
+        """Yield row groups that are one piece; of many the last quarter in smaller pieces."""
+        k, many = 0, threads > 1 and self.groups_in_all >= 2 * PIECES * threads
+        while k < len(groups):
+            last = many and 4 * (self.groups_before + k) >= 3 * self.groups_in_all
+            n = -(-at_once // 4) if last else at_once
+            yield [*groups[k : k + n]]
+            k += n
 
     def _at_once(self, threads: int) -> int:
         """Return how many row groups may be decoded one after another, as one piece.

@@ -45,29 +45,36 @@ class RepeatedCounts:
         self._lock = threading.Lock()
         self._of_threads: dict[int, list[_Repeated]] = {}
         self._unlike = 0  # in a row, of all threads
-        self._first, self._begun = threading.Lock(), threading.Event()
+        # How many rows a thread reads for itself: which thread, and whether it is done.
+        self._reading: dict[int, tuple[int, threading.Event]] = {}
 
     def add(self, segment: Segment, first: int) -> int:
         """Count parts of a segment, from one on, that are like rows which were counted.
 
-        Returns how many they were. All threads but the first wait until that one has read rows for
-        itself (`keep`, `let_go`).
+        Returns how many they were. Where none is, this thread is to read the first one for itself
+        (`keep`, `let_go`); others wait for that which come to as many rows meanwhile.
         """
-        if segment.alike is None or self._unlike > MOST_UNLIKE:
+        self.let_go()
+        if segment.alike is None:
             return 0
-        if not self._begun.is_set() and not self._first.acquire(blocking=False):
-            self._begun.wait()
-        own, others = self._held()
-        for each in [*own, *others]:
-            parts = segment.alike(first, each.rows)
-            if not len(parts.starts):
-                continue
-            mine = each if each in own else self._copied(each, own)
-            if mine is not None:
-                found = mine.count(parts)
-                self._unlike = 0 if found else self._unlike + 1
-                return found
-        self._unlike += bool(own)
+        while self._unlike <= MOST_UNLIKE:
+            own, others = self._held()
+            for each in [*own, *others]:
+                parts = segment.alike(first, each.rows)
+                if not len(parts.starts):
+                    continue
+                mine = each if each in own else self._copied(each, own)
+                if mine is not None:
+                    found = mine.count(parts)
+                    self._unlike = 0 if found else self._unlike + 1
+                    return found
+            with self._lock:
+                reads = get_ident(), threading.Event()
+                other, done = self._reading.setdefault(segment.parts[first].n_rows, reads)
+            if other == get_ident():
+                self._unlike += bool(own)
+                break
+            done.wait()
         return 0
 
     def _copied(self, other: _Repeated, own: list[_Repeated]) -> _Repeated | None:
@@ -111,8 +118,11 @@ class RepeatedCounts:
         return bool(before)
 
     def let_go(self) -> None:
-        """Let threads go on that wait for the first one."""
-        self._begun.set()
+        """Let threads go on that wait for rows that this one reads."""
+        with self._lock:
+            mine = [n for n, (thread, _) in self._reading.items() if thread == get_ident()]
+            for _, done in map(self._reading.pop, mine):
+                done.set()
 
     def all_counts(self) -> Iterator[GrowingStatistics]:
         """Yield what all threads added to."""

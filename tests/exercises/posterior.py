@@ -19,3 +19,7 @@ def exercise(posterior):
         weights[:, n_classes:] = 0.0
         assert posterior.heaviest(weights, prior, 0.0, np.empty(ROWS, np.intp)) == 0
         assert posterior.normalise(weights, prior, 0.0, np.empty((ROWS, n_classes))) == 0
+    for labels in (np.array(["a", "bcd"]), np.array([3.0, 4.0]), np.array([None, "x"])):
+        taken = np.empty(ROWS, labels.dtype)
+        posterior.to_labels(np.arange(ROWS) % 2, labels, taken)
+        assert taken.tolist() == labels.tolist() * (ROWS // 2)

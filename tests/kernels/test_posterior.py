@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import log_joint as naive
 
+from fastbayes.kernels import dispatch
 from fastbayes.kernels.compiled import posterior as compiled
 from fastbayes.kernels.numpy import posterior as numpy_twin
 
@@ -142,3 +143,30 @@ def test_exp_within_1e_15_and_exact_at_the_ends():
             assert abs(decimal.Decimal(p) / (e / (1 + e)) - 1) < 1e-15
             assert abs(decimal.Decimal(q) * (1 + e) - 1) < 1e-15
     assert out[-5:].tolist() == [[0.5, 0.5], [0.5, 0.5], [1, 0], [1, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        *(np.array(["a", "b", "c"]), np.array(["ab", "", "cde"]), np.array(["abcd", "x", "é"])),
+        *(np.array([5, -7, 1 << 40]), np.array([0.5, -1, np.inf]), np.array([3, 1, 2], np.int8)),
+        *(np.array([False, True, True]), np.array([1, 3, 2], "datetime64[s]"), np.arange(6)[::2]),
+        np.array([None, "text", 3], object),
+    ],
+    ids=lambda labels: labels.dtype.str,
+)
+def test_labels_of_classes(module, labels):
+    which = np.random.default_rng(0).integers(0, len(labels), 1000)
+    room = np.empty(1001, labels.dtype)
+    room[-1] = labels[1]
+    module.to_labels(which, labels, room[:-1])
+    assert room[:-1].tolist() == [labels.tolist()[k] for k in which]
+    assert room.tolist()[-1] == labels.tolist()[1]
+
+
+@pytest.mark.compiled
+def test_labels__objects_are_not_noted_down():
+    labels = np.array(["a", None], object)
+    with pytest.raises(dispatch.NotRepeatableError), dispatch.recording([]):
+        compiled.to_labels(np.zeros(3, np.intp), labels, np.empty(3, object))

@@ -20,7 +20,6 @@ from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
 from fastbayes.kernels.dispatch import (
     call,
     helper,
-    in_python,
     kernel,
     numpy_twin,
     readonly,
@@ -49,6 +48,7 @@ _PAIRS = (_INT64,) * 3
 
 SIGNATURES = {
     "mark_classes": [(reads("uint8"), _WORDS, writes("int64", 2), *_CLASSES)],
+    "widen": [(reads("uint8"), writes("uint16"))],
     "order_rows": [(reads("uint16"), writes("uint32", 2), writes("uint16"), *_CLASSES)],
     "split_bits": [
         (*_COLUMNS, reads("uint64", 2), reads("int64", 2), _INT64, writes("uint8"), *_MADE)
@@ -116,10 +116,9 @@ def add_bitmap_counts(
                 rows,
             )
         else:
-            in_python()
             order = borrow("bit_order", (n,), np.uint16)
             streams = np.empty((STREAMS, n_classes), np.uint32)
-            call(order_rows, readonly(part.astype(np.uint16)), streams, order, begins, n_class)
+            call(order_rows, widened(part), streams, order, begins, n_class)
             begins, n_class = readonly(begins), readonly(n_class)
             codes = borrow("bit_codes", (2, stride * 64), np.uint8)
             call(
@@ -137,6 +136,22 @@ def add_bitmap_counts(
             *(chosen.rows, chosen.pairs),
             *(chosen.tiles, needed, meetings, totals, left, out),
         )
+
+
+def widened(y: NDArray[np.unsignedinteger]) -> NDArray[np.uint16]:
+    """Return the classes of rows, uint8 or uint16, as uint16."""
+    if y.itemsize == 2:
+        return readonly(y)
+    classes = np.empty(len(y), np.uint16)
+    call(widen, readonly(y), classes)
+    return readonly(classes)
+
+
+@kernel
+def widen(y, out):
+    """Copy the classes of rows, uint8, to uint16."""
+    for r in range(y.size):
+        out[r] = y[r]
 
 
 @kernel

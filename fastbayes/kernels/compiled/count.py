@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.bitmaps import widened
 from fastbayes.kernels.compiled.simd import bit_planes, bits, vector
-from fastbayes.kernels.compiled.simd.memory import borrow, fill
+from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
 from fastbayes.kernels.shared.arrays import U
 
@@ -161,7 +162,6 @@ SIGNATURES = {
         (reads(code, 2), *_COLUMNS, _Y, *["int64"] * 3, writes("int32"), _OUT) for code in _CODES
     ],
     "in_place": [(reads(code, 2), *_COLUMNS, _Y, "int64", "int64", _OUT) for code in _CODES],
-    "widen": [(reads("uint8"), writes("uint16"))],
     "weighted": [
         (reads(code, 2), _INT64, _INT64, _Y, reads("float64"), "int64", writes("float64"))
         for code in _CODES
@@ -217,22 +217,6 @@ def add_counts(
         call(private, codes, columns, sizes, slots, y, n_classes, copies, STRETCH, counts, cells)
     for ahead, columns in plan.in_place:
         call(in_place, codes, columns, sizes, slots, y, n_classes, ahead, cells)
-
-
-def widened(y: NDArray[np.unsignedinteger]) -> NDArray[np.uint16]:
-    """Return the classes of rows as uint16, for kernels of both widths: until it is asked again."""
-    if y.itemsize == 1:
-        classes = borrow("classes", (len(y),), np.uint16)
-        call(widen, readonly(y), classes)
-        y = classes
-    return readonly(y)
-
-
-@kernel
-def widen(y, out):
-    """Copy the classes of rows, uint8, to uint16."""
-    for r in range(y.size):
-        out[r] = y[r]
 
 
 def add_class_counts(

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts
-from fastbayes.kernels.compiled.count import widened
+from fastbayes.kernels.compiled.bitmaps import add_bitmap_counts, widened
 from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.plans.pair_plan import PairMethods
 from fastbayes.kernels.compiled.simd import bits, vector

@@ -10,7 +10,24 @@ from numpy.typing import NDArray
 from fastbayes.kernels.compiled.simd import lane_functions as functions
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
-from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, unrolled, writes
+from fastbayes.kernels.compiled.simd.unaligned import (
+    copy,
+    copy_16,
+    eights_at,
+    fours_at,
+    span_of,
+)
+from fastbayes.kernels.dispatch import (
+    call,
+    helper,
+    in_python,
+    kernel,
+    numpy_twin,
+    readonly,
+    reads,
+    unrolled,
+    writes,
+)
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 
 # Rows at a time: their scratch stays in the first-level cache.
@@ -38,6 +55,7 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "weights_to_class": [
         (_FLOAT, reads(_FLOAT), writes(_FLOAT), _ACC, writes("int64"), writes("int64"))
     ],
+    "take_labels": [(reads("int64"), reads("uint8", 2), writes("uint8", 2))],
 }
 
 
@@ -92,6 +110,17 @@ def heaviest(
     lost = np.zeros(1, np.int64) if lost is None else lost
     call(weights_to_class, tie, readonly(prior), np.empty(4), weights, out, lost)
     return int(lost[0])
+
+
+def to_labels(which: NDArray[np.intp], labels: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the labels of class indices; see `kernels.shared.posterior`."""
+    if labels.dtype.hasobject:
+        in_python()
+        numpy_twin("posterior").to_labels(which, labels, out)
+        return
+    size = labels.itemsize
+    texts = np.ascontiguousarray(labels).view(np.uint8).reshape(-1, size)
+    call(take_labels, readonly(which), readonly(texts), out.view(np.uint8).reshape(-1, size))
 
 
 def _finish(
@@ -407,3 +436,29 @@ def weights_to_class(tie, prior, scratch, weights, out, lost):
             if impossible(weights, r, k):
                 lost[0] += 1
                 out[r] = chosen
+
+
+@kernel
+def take_labels(which, labels, out):
+    """Write the bytes of labels.
+
+    which   IN   (n,) int64
+    labels  IN   (n_classes, size) uint8
+    out     OUT  (n, size) uint8
+    """
+    source, target, size = span_of(labels), span_of(out), labels.shape[1]
+    if size == 4:
+        of_4, to_4 = fours_at(source, 0, len(labels)), fours_at(target, 0, which.size)
+        for r in range(which.size):
+            to_4[r] = of_4[which[r]]
+    elif size == 8:
+        of_8, to_8 = eights_at(source, 0, len(labels)), eights_at(target, 0, which.size)
+        for r in range(which.size):
+            to_8[r] = of_8[which[r]]
+    elif size % 16 == 0:
+        for r in range(which.size):
+            for k in range(0, size, 16):
+                copy_16(source, which[r] * size + k, target, r * size + k)
+    else:
+        for r in range(which.size):
+            copy(source, which[r] * size, target, r * size, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,6 +165,21 @@ def heaviest(weights: Floats, prior: Floats, tie: float, out: NDArray[np.intp]) 
     evened, lost = _evened(weights[: len(out)], prior, tie)
     np.argmax(evened, axis=1, out=out)
     return lost
+
+
+def to_labels(which: NDArray[np.intp], labels: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the labels of class indices.
+
+    Parameters
+    ----------
+    which
+        (n_rows,) class indices.
+    labels
+        (n_classes,) of any type.
+    out
+        (n_rows,) overwritten with labels.
+    """
+    labels.take(which, out=out, mode="clip")  # "raise" would take a copy
 
 
 def _evened(weights: Floats, prior: Floats, tie: float) -> tuple[Floats, int]:

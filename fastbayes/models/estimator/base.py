@@ -57,8 +57,6 @@ from fastbayes.statistics.bundle import Statistics
 
 # Rows of a block for which the work of beginning one is nothing.
 LEAST_ROWS = 4_096
-# Rows whose labels a thread takes at a time.
-TAKEN_ROWS = 1 << 20
 
 
 @dataclass
@@ -197,6 +195,7 @@ class TableRows(Model):
         tail = () if width is None else (width,)
         kind = np.dtype(np.float64) if labels is None else labels.dtype
         out = np.empty((source.n_rows or 0, *tail), dtype=kind)
+        as_objects = out.dtype.hasobject
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
         def one(
@@ -212,26 +211,25 @@ class TableRows(Model):
                 else:
                     answers = np.empty((rows.num_rows, *tail), dtype=out.dtype)
                     pieces.append(answers)
-                piece = answers if labels is None else np.empty(rows.num_rows, dtype=np.intp)
                 lost: list[Any] = []
 
                 def one_block(
-                    batch: Batch, at: int, piece: NDArray[Any] = piece, lost: list[Any] = lost
+                    batch: Batch, at: int, answers: NDArray[Any] = answers, lost: list[Any] = lost
                 ) -> None:
-                    lost.append(score(batch, piece[at : at + batch.n_rows]))
+                    piece = answers[at : at + batch.n_rows]
+                    found = piece if labels is None else np.empty(batch.n_rows, np.intp)
+                    lost.append(score(batch, found))
+                    if labels is not None:
+                        dispatch.load("posterior", batch.cells).to_labels(found, labels, piece)
 
                 engine.over_blocks(
                     looked_up,
                     one_block,
-                    moving=[(piece, piece.strides[0])],
+                    moving=[] if as_objects else [(answers.view(np.uint8), answers.strides[0])],
                     repeatable=repeatable(looked_up),
                     blank=True,
                     threads=threads,
                 )
-                if labels is not None:
-                    take = partial(_take, labels, piece, answers)
-                    for _ in engine.in_order(take, range(0, len(piece), TAKEN_ROWS), threads):
-                        pass
                 prior_rows += sum(int(n) for n in lost if n is not None)
                 unseen += looked_up.unseen()
                 done += rows.num_rows
@@ -292,12 +290,6 @@ class TableRows(Model):
 
     def _target_column(self, codes: NDArray[np.intp]) -> tuple[str, Any]:
         return self.schema_.target or "class", self.schema_.classes.take(codes)
-
-
-def _take(labels: NDArray[Any], which: NDArray[np.intp], out: NDArray[Any], first: int) -> None:
-    """Write the labels at these positions, of so many rows from one on."""
-    rows = slice(first, first + TAKEN_ROWS)
-    labels.take(which[rows], out=out[rows], mode="clip")  # "raise" would take a copy
 
 
 logger = logging.getLogger("fastbayes")
