@@ -287,7 +287,9 @@ def test_loops__are_as_a_function_says(function, n_rolled, monkeypatch):
             re.search(rf"^{each} = (.*)$", module, re.MULTILINE)
             for each in about[1][2:].split(", ")
         ]
-        expected = ['!{!"llvm.loop.unroll.runtime.disable"}']
-        if function is count_up_scalar:
-            expected.append('!{!"llvm.loop.vectorize.enable", i1 false}')
-        assert [each[1] for each in said] == expected
+        assert [each[1] for each in said] == [
+            '!{!"llvm.loop.unroll.runtime.disable"}',
+            '!{!"llvm.loop.vectorize.enable", i1 false}'
+            if function is count_up_scalar
+            else '!{!"llvm.loop.interleave.count", i32 1}',
+        ]

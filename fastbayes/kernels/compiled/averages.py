@@ -53,13 +53,15 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
         for codes in ("uint8", "uint16")
     ],
     **{
-        f"add_{kind}_{width}": [(reads(table), *_SUMMED, *outputs) for table in (_FLOAT, "float32")]
+        f"add_products_{width}": [
+            (reads(table), *_SUMMED, writes(_FLOAT)) for table in (_FLOAT, "float32")
+        ]
         for width in (2, 4, 8)
-        for kind, outputs in {
-            "products": [writes(_FLOAT)],
-            "scaled": [writes(_FLOAT, 2), *[writes(_FLOAT)] * 2],
-        }.items()
     },
+    "add_scaled": [
+        (reads(table), *_SUMMED, _INT, writes(_FLOAT, 2), *[writes(_FLOAT)] * 2)
+        for table in (_FLOAT, "float32")
+    ],
     "add_logs": [(*[reads(_FLOAT)] * 3, *[_INT] * 6, writes(_FLOAT), writes(_FLOAT, 2))],
 }
 
@@ -261,7 +263,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
             a[r] -= logs[r]
 
 
-def _sums_of(width: int) -> tuple[Any, Any]:
+def _sums_of(width: int) -> tuple[Any, Any, Any]:
     @helper
     def multiply(table, codes, begin, end, p0, p1, p2, p3):
         """Return the products of groups begin to end - 1 for four rows, their tables from p on."""
@@ -323,65 +325,87 @@ def _sums_of(width: int) -> tuple[Any, Any]:
                 lanes.store(total, q, lanes.add(lanes.load(total, q, width), a3))
                 r += U(4)
 
-    @kernel
-    def add_scaled(
-        table, begin, runs, at, row, init, values, quads, first, count, n, scratch, total, power
-    ):
-        """Add what each parent says as numbers with their own exponents: total 2^power.
+    @helper
+    def begin_scaled(init, value, base, n, x):
+        """Write what each row begins with: x[r] = init[base + value[r]]."""
+        size = U(width)
+        for r in range(U(n)):
+            lanes.store(x, r * size, lanes.load(init, (base + U(value[r])) * size, width))
 
-        Arguments as for `add_products`, and
-        scratch  OUT  (2, rows * width) float64   a multiple of four rows
-        power    OUT  (>= n * width,) float64   integers; very negative where total is 0
-        """
-        size, length, block = U(width), U(row), scratch.shape[1] // width
-        x, e = scratch[0], scratch[1]
-        bits = x.view(np.int64)
-        for p in range(count):
-            for b in range(0, n, block):
-                end = U(min(block, n - b))
-                value, base = values[first + p, b:], U(begin[p])
-                cells = (min(block, n - b) + 3) // 4 * 4 * width
-                r = U(0)
-                while r < U(cells) // size:
-                    v = base + U(value[r])
-                    lanes.store(x, r * size, lanes.load(init, v * size, width))
-                    r += U(1)
-                fill(e, 0, cells, 0.0)
+    @helper
+    def multiply_scaled(table, quads, begin, end, value, base, row, at, n, x):
+        """Multiply rows by the products of groups begin to end - 1, which are at `at` of a row."""
+        size = U(width)
+        r = U(0)
+        while r < U(n):
+            v0, v1 = base + U(value[r]), base + U(value[r + U(1)])
+            v2, v3 = base + U(value[r + U(2)]), base + U(value[r + U(3)])
+            b0, b1, b2, b3 = multiply(
+                *(table, quads[r >> U(2)], begin, end),
+                *(v0 * row + at, v1 * row + at, v2 * row + at, v3 * row + at),
+            )
+            q = r * size
+            lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b0))
+            q += size
+            lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b1))
+            q += size
+            lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b2))
+            q += size
+            lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b3))
+            r += U(4)
+
+    return add_products, begin_scaled, multiply_scaled
+
+
+add_products_2, _begin_2, _multiply_2 = _sums_of(2)
+add_products_4, _begin_4, _multiply_4 = _sums_of(4)
+add_products_8, _begin_8, _multiply_8 = _sums_of(8)
+
+
+@kernel
+def add_scaled(
+    table, begin, runs, at, row, init, values, quads, first, count, n, width, scratch, total, power
+):
+    """Add what each parent says as numbers with their own exponents: total 2^power.
+
+    Arguments as for `add_products`, and
+    width    IN   lanes: 2, 4 or 8
+    scratch  OUT  (2, rows * width) float64   a multiple of four rows
+    power    OUT  (>= n * width,) float64   integers; very negative where total is 0
+    """
+    length, block = U(row), scratch.shape[1] // width
+    x, e = scratch[0], scratch[1]
+    bits = x.view(np.int64)
+    for p in range(count):
+        for b in range(0, n, block):
+            rows = min(block, n - b)
+            value, base = values[first + p, b:], U(begin[p])
+            padded = (rows + 3) // 4 * 4
+            cells = padded * width
+            if width == 2:
+                _begin_2(init, value, base, padded, x)
+            elif width == 4:
+                _begin_4(init, value, base, padded, x)
+            else:
+                _begin_8(init, value, base, padded, x)
+            fill(e, 0, cells, 0.0)
+            rescale(bits, e, cells)
+            four = quads[b >> 2 :]
+            for s in range(at.size):
+                g0, g1, t = U(runs[2 * s]), U(runs[2 * s + 1]), U(at[s])
+                if width == 2:
+                    _multiply_2(table, four, g0, g1, value, base, length, t, rows, x)
+                elif width == 4:
+                    _multiply_4(table, four, g0, g1, value, base, length, t, rows, x)
+                else:
+                    _multiply_8(table, four, g0, g1, value, base, length, t, rows, x)
                 rescale(bits, e, cells)
-                for s in range(at.size):
-                    t = U(at[s])
-                    r = U(0)
-                    while r < end:
-                        v0, v1 = base + U(value[r]), base + U(value[r + U(1)])
-                        v2, v3 = base + U(value[r + U(2)]), base + U(value[r + U(3)])
-                        b0, b1, b2, b3 = multiply(
-                            table,
-                            quads[(U(b) + r) >> U(2)],
-                            U(runs[2 * s]),
-                            U(runs[2 * s + 1]),
-                            v0 * length + t,
-                            v1 * length + t,
-                            v2 * length + t,
-                            v3 * length + t,
-                        )
-                        q = r * size
-                        lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b0))
-                        q += size
-                        lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b1))
-                        q += size
-                        lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b2))
-                        q += size
-                        lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b3))
-                        r += U(4)
-                    rescale(bits, e, cells)
-                y, f = total[b * width :], power[b * width :]
-                for i in range(cells):
-                    own = e[i] if x[i] > 0.0 else f[i]
-                    most = max(own, f[i])
-                    y[i] = y[i] * power_of_2(f[i] - most) + x[i] * power_of_2(own - most)
-                    f[i] = most
-
-    return add_products, add_scaled
+            y, f = total[b * width :], power[b * width :]
+            for i in range(cells):
+                own = e[i] if x[i] > 0.0 else f[i]
+                most = max(own, f[i])
+                y[i] = y[i] * power_of_2(f[i] - most) + x[i] * power_of_2(own - most)
+                f[i] = most
 
 
 @helper
@@ -400,13 +424,10 @@ def power_of_2(n):
     return lanes.scale(1.0, 6755399441055744.0 + max(n, -1022.0))
 
 
-add_products_2, add_scaled_2 = _sums_of(2)
-add_products_4, add_scaled_4 = _sums_of(4)
-add_products_8, add_scaled_8 = _sums_of(8)
 KERNELS = Kernels(
     write_lifts,
     write_codes,
     {2: add_products_2, 4: add_products_4, 8: add_products_8},
-    {2: add_scaled_2, 4: add_scaled_4, 8: add_scaled_8},
+    add_scaled,
     add_logs,
 )

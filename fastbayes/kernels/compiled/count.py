@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.kernels.compiled.bitmaps import widened
 from fastbayes.kernels.compiled.simd import bit_planes, bits, vector
 from fastbayes.kernels.compiled.simd.memory import fill
 from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, writes
@@ -139,8 +140,7 @@ BLOCK, PART = 65_536, 16_384
 PACKED_ROWS = 4096
 
 _CODES = ("uint8", "uint16", "uint32")
-_CLASSES = ("uint8", "uint16")
-_INT64 = reads("int64")
+_Y, _INT64 = reads("uint16"), reads("int64")
 
 _COLUMNS = (_INT64, _INT64, _INT64)  # which of them, sizes, slots
 _OUT = writes("int64")
@@ -159,19 +159,12 @@ SIGNATURES = {
         )
     ],
     "private": [
-        (reads(code, 2), *_COLUMNS, reads(y), *["int64"] * 3, writes("int32"), _OUT)
-        for code in _CODES
-        for y in _CLASSES
+        (reads(code, 2), *_COLUMNS, _Y, *["int64"] * 3, writes("int32"), _OUT) for code in _CODES
     ],
-    "in_place": [
-        (reads(code, 2), *_COLUMNS, reads(y), "int64", "int64", _OUT)
-        for code in _CODES
-        for y in _CLASSES
-    ],
+    "in_place": [(reads(code, 2), *_COLUMNS, _Y, "int64", "int64", _OUT) for code in _CODES],
     "weighted": [
-        (reads(code, 2), _INT64, _INT64, reads(y), reads("float64"), "int64", writes("float64"))
+        (reads(code, 2), _INT64, _INT64, _Y, reads("float64"), "int64", writes("float64"))
         for code in _CODES
-        for y in _CLASSES
     ],
 }
 
@@ -200,7 +193,7 @@ def add_counts(
         return
     if out.dtype == np.float64:
         weight = np.ones(len(y)) if weight is None else weight
-        arrays = [readonly(array) for array in (codes, sizes, slots, y, weight)]
+        arrays = [readonly(array) for array in (codes, sizes, slots, widened(y), weight)]
         call(weighted, *arrays, n_classes, out.reshape(-1))
         return
     bytes_only = codes.itemsize == y.itemsize == 1
@@ -217,6 +210,8 @@ def add_counts(
             *(codes, plan.packed, plan.borders, plan.radices, sizes, slots, y),
             *(n_classes, STRETCH, code, counts, cells),
         )
+    if plan.private or plan.in_place:
+        y = widened(y)
     for copies, columns in plan.private:
         counts = np.empty(copies * int(sizes[columns].max()) * n_classes, np.int32)
         call(private, codes, columns, sizes, slots, y, n_classes, copies, STRETCH, counts, cells)
@@ -471,7 +466,8 @@ def packed(
 def private(codes, columns, sizes, slots, y, n_classes, copies, stretch, counts, out):
     """Count each column into private tables, then add them to out.
 
-    codes, columns, sizes, slots, y, out  as for `planes`, of any width
+    codes, columns, sizes, slots, out  as for `planes`, codes of any width
+    y        IN   (n,) uint16
     copies   IN   1, 2 or 4 tables, taken in turn
     counts   OUT  (copies * largest table,) int32   scratch
     """
@@ -528,7 +524,7 @@ def weighted(codes, sizes, slots, y, weight, n_classes, out):
     codes   IN   (m, n) uint8 | uint16 | uint32
     sizes   IN   (m,) int64
     slots   IN   (m,) int64
-    y       IN   (n,) uint8 | uint16
+    y       IN   (n,) uint16
     weight  IN   (n,) float64
     out     OUT  (n_slots * n_classes,) float64
     """

@@ -129,7 +129,7 @@ class FactorSum(Sum):
             return None
         key, found = self._found(level, groups)
         if key not in self._weight_plans:
-            first, width, _ = self.tiles[0]
+            first, width = self.tiles[0]
             self._weight_plans[key] = [
                 weight_plan(look_up.plans[first], len(self.start), width) for look_up in found
             ]
@@ -180,7 +180,7 @@ class FactorSum(Sum):
             place = {feature: row for row, feature in enumerate(rows)}
             plans = {
                 first: plan_of(some, place, slice(first, first + width), width, self.dtype)
-                for first, width, _ in self.tiles or [(0, 1, None)]
+                for first, width in self.tiles or [(0, 1)]
             }
             found.append(_LookUp(at, used, plans))
         return found

@@ -24,7 +24,7 @@ from fastbayes.kernels.compiled.plans.joint_tables import LARGEST, aligned, look
 from fastbayes.kernels.compiled.simd import gradient_steps as steps
 from fastbayes.kernels.compiled.simd import lanes
 from fastbayes.kernels.compiled.simd.memory import fill
-from fastbayes.kernels.dispatch import kernel, readonly, reads, unrolled, writes
+from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, unrolled, writes
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
 from fastbayes.kernels.shared.codes import Columns, columns_of
 
@@ -337,16 +337,16 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     **{
         name: [
             (
-                _INT,
+                *kinds,
                 *(reads("uint16", 2), reads("uint32", 2), _INTS, _FLOATS),
                 *(reads(_FLOAT, 2), reads(_FLOAT, 2), _FLOATS, reads(classes), _FLOATS, _INT),
                 *(writes("float32", 2), _MATRIX, _ACC, _MATRIX, _ACC, _MATRIX),
             )
         ]
-        for name, classes in {
-            "sweep_single": "uint8",
-            **dict.fromkeys(("sweep_lanes_4", "sweep_lanes_8", "sweep_lanes_16"), "uint16"),
-        }.items()
+        for name, kinds, classes in (
+            ("sweep_single", [_INT], "uint8"),
+            ("sweep_lanes", [_INT, _INT], "uint16"),
+        )
     },
     "fill_cells": [(reads(_FLOAT, 2), _INT, _INT, *_PLAN, _ACC)],
     "take_apart": [(_ACC, _INT, _INT, *_PLAN, _MATRIX)],
@@ -450,9 +450,9 @@ class _Sweep:
         """
         layout, width, n = self._layout, self._width, packed.n_rows
         outputs, length = layout.n_outputs, int(packed.plan.start[-1]) * width
-        sweep, height, rows = sweep_single, 1, SINGLE_ROWS
+        sweep, height, rows = partial(sweep_single, self._kind), 1, SINGLE_ROWS
         if width > 1:
-            sweep = {4: sweep_lanes_4, 8: sweep_lanes_8, 16: sweep_lanes_16}[width]
+            sweep = partial(sweep_lanes, self._kind, width)
             height = self._tiles * width
             rows = max(LANE_CELLS // height // 8 * 8, 8)
         rows = min(rows, max(padding(n), 8))
@@ -464,7 +464,6 @@ class _Sweep:
         if classes is None:
             classes = readonly(np.empty(0, np.uint8 if outputs == 1 else np.uint16))
         sweep(
-            self._kind,
             *(packed.codes, packed.wide, packed.plan.start),
             *(self._filled(packed.plan), packed.numbers),
             *(self._theta[self._numeric], self._theta[0], classes, packed.weight, n),
@@ -562,96 +561,120 @@ def sweep_single(
         steps.add_sums(numbers, kind == CURVATURE, lo, n, 1, scratch, sums)
 
 
-def _lanes_of(width: int) -> Any:
-    @kernel
+def _tiles_of(width: int) -> tuple[Any, Any]:
+    """Return what goes from the cells of a tile to margins, and back; `width` is a constant."""
+
+    @helper
     @unrolled
-    def sweep_lanes(
-        kind, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows,
-        shares, scratch, acc, sums, loss, out,
-    ):  # fmt: skip
-        """Pass over rows of k outputs, `width` of which are a tile of a cell.
+    def add_cells(codes, start, table, lo, padded, scratch):
+        """Add the cells of rows to margins: scratch[lane, r] += Σ_g table[cell of (g, lo + r)].
 
-        As `sweep_single`, but table, acc (tiles * cells * width,); slopes (p, k); intercepts
-        (k,); sums (1 + p, k); classes uint16; out (rows, k) or empty; shares (k, ...) P(c);
-        scratch (tiles * width, eight more than rows at a time).
+        codes    IN   (narrow groups, >= lo + padded) uint16
+        start    IN   (groups + 1,) int64   first cell of each group
+        table    IN   (cells * width,) float64
+        padded   IN   rows, a multiple of four
+        scratch  OUT  (>= width, >= padded) float64
         """
-        k = slopes.shape[1]
-        tiles = (k + width - 1) // width
-        height = tiles * width
-        narrow = codes.shape[0]
-        most = scratch.shape[1] - 8
-        stride, size = U(scratch.shape[1]), U(width)
-        length = start[start.size - 1] * width
-        flat = codes.reshape(-1)
-        step = U(codes.shape[1])
-        for lo in range(0, rows, most):
-            n = min(most, rows - lo)
-            padded = (n + 7) // 8 * 8
-            for c in range(height):
-                fill(scratch[c], 0, padded, intercepts[c] if c < k else 0.0)
-            for tile in range(tiles):
-                for g0 in range(0, narrow, GROUPS):
-                    g1 = U(min(g0 + GROUPS, narrow))
-                    to = U(tile * width) * stride
-                    for r in range(U(0), U(padded), U(4)):
-                        four = lanes.four_zeros(table, width)
-                        at = U(g0) * step + U(lo) + r
-                        for g in range(U(g0), g1):
-                            b = U(tile * length) + U(start[g]) * size
-                            b0, b1 = b + U(flat[at]) * size, b + U(flat[at + U(1)]) * size
-                            b2, b3 = b + U(flat[at + U(2)]) * size, b + U(flat[at + U(3)]) * size
-                            four = lanes.add(four, lanes.load_four(table, b0, b1, b2, b3, width))
-                            at += step
-                        lanes.add_columns(scratch, to + r, stride, four)
-                first = tile * width
-                steps.add_wide(
-                    wide, start[narrow:], table[tile * length :], width, lo, n,
-                    min(k - first, width), scratch[first:],
-                )  # fmt: skip
-            steps.add_numbers(numbers, slopes, lo, n, k, scratch)
-            if kind == MARGINS:
-                for c in range(k):
-                    for r in range(n):
-                        out[lo + r, c] = scratch[c, r]
-            elif kind == SHARES:
-                steps.shares_of_margins(scratch, k, n)
-                for c in range(k):
-                    steps.keep(scratch[c], n, shares[c], lo)
-            if kind >= SHARES:
-                continue
-            if kind == RESIDUALS:
-                steps.residuals_of_margins(scratch, k, classes, weight, lo, n, loss)
-            elif kind == PRODUCTS:
-                steps.products_of_shares(scratch, k, shares, weight, lo, n)
+        flat, step, size = codes.reshape(-1), U(codes.shape[1]), U(width)
+        for g0 in range(0, codes.shape[0], GROUPS):
+            g1 = U(min(g0 + GROUPS, codes.shape[0]))
+            for r in range(U(0), U(padded), U(4)):
+                four = lanes.four_zeros(table, width)
+                at = U(g0) * step + U(lo) + r
+                for g in range(U(g0), g1):
+                    b = U(start[g]) * size
+                    b0, b1 = b + U(flat[at]) * size, b + U(flat[at + U(1)]) * size
+                    b2, b3 = b + U(flat[at + U(2)]) * size, b + U(flat[at + U(3)]) * size
+                    four = lanes.add(four, lanes.load_four(table, b0, b1, b2, b3, width))
+                    at += step
+                lanes.add_columns(scratch, r, U(scratch.shape[1]), four)
+
+    @helper
+    @unrolled
+    def scatter_cells(codes, start, acc, lo, padded, scratch):
+        """Add the factors of rows to their cells, the reverse of `add_cells`."""
+        flat, step, size = codes.reshape(-1), U(codes.shape[1]), U(width)
+        for g0 in range(0, codes.shape[0], GROUPS):
+            g1 = U(min(g0 + GROUPS, codes.shape[0]))
+            for r in range(U(0), U(padded), U(4)):
+                x0, x1, x2, x3 = lanes.load_rows(scratch, r, U(scratch.shape[1]), width)
+                at = U(g0) * step + U(lo) + r
+                for g in range(U(g0), g1):
+                    b = U(start[g]) * size
+                    b0 = b + U(flat[at]) * size
+                    lanes.store(acc, b0, lanes.add(lanes.load(acc, b0, width), x0))
+                    b1 = b + U(flat[at + U(1)]) * size
+                    lanes.store(acc, b1, lanes.add(lanes.load(acc, b1, width), x1))
+                    b2 = b + U(flat[at + U(2)]) * size
+                    lanes.store(acc, b2, lanes.add(lanes.load(acc, b2, width), x2))
+                    b3 = b + U(flat[at + U(3)]) * size
+                    lanes.store(acc, b3, lanes.add(lanes.load(acc, b3, width), x3))
+                    at += step
+
+    return add_cells, scatter_cells
+
+
+(_add_4, _scatter_4), (_add_8, _scatter_8), (_add_16, _scatter_16) = map(_tiles_of, (4, 8, 16))
+
+
+@kernel
+def sweep_lanes(
+    kind, width, codes, wide, start, table, numbers, slopes, intercepts, classes, weight, rows,
+    shares, scratch, acc, sums, loss, out,
+):  # fmt: skip
+    """Pass over rows of k outputs, `width` of which, 4, 8 or 16, are a tile of a cell.
+
+    As `sweep_single`, but table, acc (tiles * cells * width,); slopes (p, k); intercepts
+    (k,); sums (1 + p, k); classes uint16; out (rows, k) or empty; shares (k, ...) P(c);
+    scratch (tiles * width, eight more than rows at a time).
+    """
+    k = slopes.shape[1]
+    tiles = (k + width - 1) // width
+    narrow = codes.shape[0]
+    most = scratch.shape[1] - 8
+    length = start[start.size - 1] * width
+    for lo in range(0, rows, most):
+        n = min(most, rows - lo)
+        padded = (n + 7) // 8 * 8
+        for c in range(tiles * width):
+            fill(scratch[c], 0, padded, intercepts[c] if c < k else 0.0)
+        for tile in range(tiles):
+            first = tile * width
+            part, margins = table[tile * length :], scratch[first:]
+            if width == 4:
+                _add_4(codes, start, part, lo, padded, margins)
+            elif width == 8:
+                _add_8(codes, start, part, lo, padded, margins)
             else:
-                steps.variances_of_margins(scratch, k, weight, lo, n)
-            steps.add_sums(numbers, kind == CURVATURE, lo, n, k, scratch, sums)
-            for tile in range(tiles):
-                for g0 in range(0, narrow, GROUPS):
-                    g1 = U(min(g0 + GROUPS, narrow))
-                    for r in range(U(0), U(padded), U(4)):
-                        x0, x1, x2, x3 = lanes.load_rows(
-                            scratch, U(tile * width) * stride + r, stride, width
-                        )
-                        at = U(g0) * step + U(lo) + r
-                        for g in range(U(g0), g1):
-                            b = U(tile * length) + U(start[g]) * size
-                            b0 = b + U(flat[at]) * size
-                            lanes.store(acc, b0, lanes.add(lanes.load(acc, b0, width), x0))
-                            b1 = b + U(flat[at + U(1)]) * size
-                            lanes.store(acc, b1, lanes.add(lanes.load(acc, b1, width), x1))
-                            b2 = b + U(flat[at + U(2)]) * size
-                            lanes.store(acc, b2, lanes.add(lanes.load(acc, b2, width), x2))
-                            b3 = b + U(flat[at + U(3)]) * size
-                            lanes.store(acc, b3, lanes.add(lanes.load(acc, b3, width), x3))
-                            at += step
-                first = tile * width
-                steps.scatter_wide(
-                    wide, start[narrow:], acc[tile * length :], width, lo, n,
-                    min(k - first, width), scratch[first:],
-                )  # fmt: skip
-
-    return sweep_lanes
-
-
-sweep_lanes_4, sweep_lanes_8, sweep_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))
+                _add_16(codes, start, part, lo, padded, margins)
+            outputs = min(k - first, width)
+            steps.add_wide(wide, start[narrow:], part, width, lo, n, outputs, margins)
+        steps.add_numbers(numbers, slopes, lo, n, k, scratch)
+        if kind == MARGINS:
+            for c in range(k):
+                for r in range(n):
+                    out[lo + r, c] = scratch[c, r]
+        elif kind == SHARES:
+            steps.shares_of_margins(scratch, k, n)
+            for c in range(k):
+                steps.keep(scratch[c], n, shares[c], lo)
+        if kind >= SHARES:
+            continue
+        if kind == RESIDUALS:
+            steps.residuals_of_margins(scratch, k, classes, weight, lo, n, loss)
+        elif kind == PRODUCTS:
+            steps.products_of_shares(scratch, k, shares, weight, lo, n)
+        else:
+            steps.variances_of_margins(scratch, k, weight, lo, n)
+        steps.add_sums(numbers, kind == CURVATURE, lo, n, k, scratch, sums)
+        for tile in range(tiles):
+            first = tile * width
+            part, factors = acc[tile * length :], scratch[first:]
+            if width == 4:
+                _scatter_4(codes, start, part, lo, padded, factors)
+            elif width == 8:
+                _scatter_8(codes, start, part, lo, padded, factors)
+            else:
+                _scatter_16(codes, start, part, lo, padded, factors)
+            outputs = min(k - first, width)
+            steps.scatter_wide(wide, start[narrow:], part, width, lo, n, outputs, factors)

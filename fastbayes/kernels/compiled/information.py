@@ -46,10 +46,9 @@ ABOVE_AND_BIAS = 2.0**52 + 1023
 
 _SIGNATURES = [
     (
-        *(reads(count), reads("int64"), *["int64"] * 4, "float64", "float64"),
+        *(reads("float64"), reads("int64"), *["int64"] * 4, "float64", "float64"),
         *(writes("float64"), writes("float64", 2), writes("float64")),
     )
-    for count in ("int64", "float64")
 ]
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "write_one": _SIGNATURES,
@@ -71,7 +70,8 @@ def pair_information(
     scale, exact = 1.0, EXACT
     if flat.dtype == np.float64:
         scale, exact = float(np.ldexp(1.0, min(-np.frexp(flat.max(initial=0.0))[1], 1000))), np.inf
-    flat, starts = readonly(flat), np.asarray(starts, dtype=np.int64)
+    # Counts are whole numbers that float64 holds.
+    flat, starts = readonly(flat.astype(np.float64, copy=False)), np.asarray(starts, dtype=np.int64)
     for alike in by_shape(first, second, sizes, widths):
         i, j = first[alike[0]], second[alike[0]]
         shape = int(sizes[i]), int(sizes[j]), int(widths[j]), n_classes
@@ -95,7 +95,7 @@ def _writer(lanes: int) -> Callable[..., None]:
     def write(flat, starts, size_a, size_b, width, n_classes, scale, exact, margins, scratch, out):
         """Write I(A; B | C) = 1/n Σ_c 1/n_c Σ_ab term(n_abc n_c, n_ac n_bc) of pairs of one shape.
 
-        flat       IN   int64 | float64   n(c, a, b) at starts[q] + (a width + b) n_classes + c
+        flat       IN   float64   n(c, a, b) at starts[q] + (a width + b) n_classes + c
         starts     IN   (n_pairs,) int64, a multiple of lanes
         scale      IN   power of two that brings the largest count to about 1, or 1
         exact      IN   rows of a class from which products of counts are rounded
@@ -124,7 +124,7 @@ def _writer(lanes: int) -> Callable[..., None]:
                         sum_a = 0.0
                         for _ in range(size_b):
                             # A retraction of weights can leave -1e-17.
-                            x = np.float64(flat[at]) * scale
+                            x = flat[at] * scale
                             x = x if x > NOTHING else 0.0
                             o[m] = x
                             sum_a += x

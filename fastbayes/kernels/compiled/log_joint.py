@@ -44,33 +44,21 @@ from fastbayes.kernels.shared.scoring import EXACT, Gaussian, largest_sum
 # into the same cache set. Sums of a block of rows stay there, too.
 SINGLE_ROWS, LANE_ROWS, GROUPS = 8_192, 2_080, 16
 BLOCK_SUMS = 65_536
+WIDTHS = (4, 8, 16)  # lanes
 # Weights are passed over twice, so that fewer of them do.
 BLOCK_WEIGHTS = 32_768
 
 _INT, _FLOAT = "int64", "float64"
-_PLAN = (reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
+_CODES = (reads("uint8", 2), reads("uint16", 2))
+_PLAN = (*_CODES, reads(_INT), reads("uint16"), reads(_INT), reads(_INT))
 _CODE, _ACC = writes("uint16", 2), writes(_FLOAT, 2)
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "begin": [(reads(_FLOAT), _ACC)],
-    "add_single": [
-        (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)
-        for codes in ("uint8", "uint16")
+    "add_single": [(*_PLAN, reads(_FLOAT), _CODE, _INT, _INT, _ACC)],
+    "add_lanes": [
+        (*_PLAN, reads(table), _INT, _INT, _CODE, _INT, _INT, _ACC) for table in (_FLOAT, "float32")
     ],
-    **{
-        f"add_lanes_{width}": [
-            (reads(codes, 2), *_PLAN, reads(table), _INT, _CODE, _INT, _INT, _ACC)
-            for codes in ("uint8", "uint16")
-            for table in (_FLOAT, "float32")
-        ]
-        for width in (4, 8, 16)
-    },
-    **{
-        f"multiply_lanes_{width}": [
-            (reads(codes, 2), *_PLAN, reads(_FLOAT), _CODE, _INT, _INT, reads(_FLOAT, 2), _ACC)
-            for codes in ("uint8", "uint16")
-        ]
-        for width in (4, 8, 16)
-    },
+    "multiply_lanes": [(*_PLAN, reads(_FLOAT), _CODE, _INT, _INT, reads(_FLOAT, 2), _ACC)],
     "add_wide": [(reads("uint32", 2), reads(_INT), reads(_FLOAT, 2), _INT, _INT, _ACC)],
     "add_gaussian": [(*[reads(_FLOAT)] * 2, reads(_FLOAT, 3), _INT, _INT, _INT, _ACC)],
 }
@@ -86,12 +74,12 @@ class Sum:
     def __init__(self, start: Floats, dtype: type[np.floating]) -> None:
         self.start = readonly(start)
         self.dtype = dtype
-        self.tiles: list[tuple[int, int, Any]] = []
+        self.tiles: list[tuple[int, int]] = []
         first = 0
         while first < len(start) > 1:
             left = len(start) - first
-            width, add = LANES[0] if left <= 4 else LANES[1] if left <= 8 else LANES[2]
-            self.tiles.append((first, width, add))
+            width = next((width for width in WIDTHS if left <= width), WIDTHS[-1])
+            self.tiles.append((first, width))
             first += width
         self._height = first or 1
         self._prior = weights_of(start)
@@ -161,11 +149,23 @@ class Sum:
         """
         if not self.tiles:
             scratch = np.empty((4, SINGLE_ROWS), np.uint16)
-            yield partial(call, add_single), (codes, *plan_of(0, 1), scratch)
+            yield partial(call, add_single), (*by_width(codes), *plan_of(0, 1), scratch)
         else:
             scratch = np.empty((GROUPS, LANE_ROWS), np.uint16)
-            for first, width, add in self.tiles:
-                yield partial(call, add), (codes, *plan_of(first, width), first, scratch)
+            for first, width in self.tiles:
+                arguments = *by_width(codes), *plan_of(first, width), width, first, scratch
+                yield partial(call, add_lanes), arguments
+
+
+def by_width(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return a matrix of codes as one of uint8 and one of uint16, of which the other has no rows.
+
+    A kernel of both takes half the time to compile of one for each: they differ in little.
+    """
+    return (codes, _NO_CODES) if codes.itemsize == 1 else (_NO_BYTES, codes)
+
+
+_NO_BYTES, _NO_CODES = (readonly(np.empty((0, 0), kind)) for kind in (np.uint8, np.uint16))
 
 
 class Product:
@@ -193,7 +193,7 @@ class Product:
         factors: Sequence[tuple[NDArray[np.unsignedinteger], WeightPlan]],
     ) -> None:
         self.prior = readonly(prior)
-        self._width, self._multiply = width, MULTIPLIERS[width]
+        self._width = width
         self._factors = factors
         self.rounding = EXACT * sum(len(plan.bounds) for _, (plan, _) in factors)
 
@@ -208,7 +208,8 @@ class Product:
             n = min(rows, n_rows - lo)
             source = readonly(start)
             for codes, (plan, _) in self._factors:
-                call(self._multiply, codes, *plan, scratch, lo, n, source, weights)
+                arguments = *by_width(codes), *plan, scratch, lo, n, source, weights
+                call(multiply_lanes, *arguments)
                 source = readonly(weights)
             yield lo, n, weights
 
@@ -445,10 +446,10 @@ def begin(start, acc):
 
 
 @kernel
-def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
+def add_single(bytes_, codes, order, radix, bounds, start, table, code, lo, n, acc):
     """Add one number per row and group: acc[0, r] += Σ_g table[start[g] + joint code of (g, r)].
 
-    codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
+    bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables
     code  OUT  (4, any) uint16   scratch
     lo    IN   row of `codes` that is acc's first
     n     IN   rows
@@ -460,16 +461,16 @@ def add_single(codes, order, radix, bounds, start, table, code, lo, n, acc):
         a = acc[0, b : b + w]
         for g in range(0, groups, 4):
             together = min(4, groups - g)
-            for k in range(together):
-                join(codes, order, radix, bounds[g + k], bounds[g + k + 1], lo + b, code[k, :w])
+            join_groups(bytes_, codes, order, radix, bounds, g, together, lo + b, w, w, code)
             look_up(code[:together], start[g:], table, 0, a)
 
 
 @helper
-def join_groups(codes, order, radix, bounds, first, together, lo, n, padded, code):
+def join_groups(bytes_, codes, order, radix, bounds, first, together, lo, n, padded, code):
     """Write the joint codes of some groups of columns, 0 in the rows from n up to `padded`.
 
-    codes, order, radix, bounds  IN  a matrix of codes and its plan
+    bytes_, codes  IN  (m, n_rows) uint8, uint16   a matrix of codes; the other one has no rows
+    order, radix, bounds  IN  its plan
     first     IN   group
     together  IN   groups
     lo        IN   row of `codes`
@@ -477,103 +478,121 @@ def join_groups(codes, order, radix, bounds, first, together, lo, n, padded, cod
     """
     for k in range(together):
         begin, end = bounds[first + k], bounds[first + k + 1]
-        join(codes, order, radix, begin, end, lo, code[k, :n])
+        if bytes_.shape[0] > 0:
+            join(bytes_, order, radix, begin, end, lo, code[k, :n])
+        else:
+            join(codes, order, radix, begin, end, lo, code[k, :n])
         code[k, n:padded] = 0
 
 
-def _lanes_of(width: int) -> Any:
-    @kernel
-    def add_lanes(codes, order, radix, bounds, start, table, first, code, lo, n, acc):
-        """Add `width` outputs per row: acc[first + lane, r] += Σ_g table[start[g] + ... + lane].
+def _terms_of(width: int) -> tuple[Any, Any]:
+    """Return what adds, and multiplies, the terms of rows of so many lanes, a constant."""
 
-        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan
-        first  IN   output of the first lane
-        code   OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
-        lo     IN   row of `codes` that is acc's first
-        n      IN   rows
-        acc    OUT  (>= first + width, >= n) float64   a multiple of 4 columns
-        """
-        groups = bounds.size - 1
-        size = U(width)
+    @helper
+    def gathered(table, start, code, r, k):
+        """Return the cells of four rows of a group."""
+        t, c, size = U(start[k]), code[k], U(width)
+        return lanes.load_four(
+            table,
+            t + U(c[r]) * size,
+            t + U(c[r + U(1)]) * size,
+            t + U(c[r + U(2)]) * size,
+            t + U(c[r + U(3)]) * size,
+            width,
+        )
+
+    @helper
+    def add_terms(start, table, code, padded, at, acc):
+        """Add to sums: acc.flat[at + lane * columns + r] += Σ_g table[start[g] + ... + lane]."""
         stride = U(acc.shape[1])
-        for b in range(0, n, code.shape[1]):
-            w = min(code.shape[1], n - b)
-            padded = (w + 3) // 4 * 4
-            at = U(first * acc.shape[1] + b)
-            for g0 in range(0, groups, code.shape[0]):
-                together = min(code.shape[0], groups - g0)
-                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
-                for r in range(U(0), U(padded), U(4)):
-                    four = lanes.four_zeros(table, width)
-                    for k in range(U(together)):
-                        t = U(start[U(g0) + k])
-                        c = code[k]
-                        more = lanes.load_four(
-                            table,
-                            t + U(c[r]) * size,
-                            t + U(c[r + U(1)]) * size,
-                            t + U(c[r + U(2)]) * size,
-                            t + U(c[r + U(3)]) * size,
-                            width,
-                        )
-                        four = lanes.add(four, more)
-                    lanes.add_columns(acc, at + r, stride, four)
+        for r in range(U(0), U(padded), U(4)):
+            four = lanes.four_zeros(table, width)
+            for k in range(U(code.shape[0])):
+                four = lanes.add(four, gathered(table, start, code, r, k))
+            lanes.add_columns(acc, at + r, stride, four)
 
-    return add_lanes
-
-
-add_lanes_4, add_lanes_8, add_lanes_16 = (_lanes_of(width) for width in (4, 8, 16))
-LANES = ((4, add_lanes_4), (8, add_lanes_8), (16, add_lanes_16))
-
-
-def _multiplier_of(width: int) -> Any:
-    @kernel
-    def multiply_lanes(codes, order, radix, bounds, start, table, code, lo, n, source, weights):
-        """Multiply rows of weights: weights[r] = source[r] Π_g table[start[g] + joint code ...].
-
-        codes, order, radix, bounds, start, table  IN  a matrix of codes and its plan, not empty
-        code     OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
-        lo       IN   row of `codes` that is the first of the weights
-        n        IN   rows
-        source   IN   (1, width) float64, the same for all rows; or the weights themselves
-        weights  OUT  (>= n up to fours, width) float64   at least two rows
-        """
-        groups = bounds.size - 1
+    @helper
+    def multiply_terms(start, table, code, padded, first, step, source, weights):
+        """Multiply rows of weights from the first on, which are `step` apart in the source."""
         size = U(width)
-        for b in range(0, n, code.shape[1]):
-            w = min(code.shape[1], n - b)
-            padded = (w + 3) // 4 * 4
-            old, step = source, U(0) if source.shape[0] == 1 else size
-            for g0 in range(0, groups, code.shape[0]):
-                together = min(code.shape[0], groups - g0)
-                join_groups(codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
-                at, place = U(b) * size, U(b) * step
-                for r in range(U(0), U(padded), U(4)):
-                    four = lanes.load_four(
-                        old, place, place + step, place + U(2) * step, place + U(3) * step, width
-                    )
-                    for k in range(U(together)):
-                        t = U(start[U(g0) + k])
-                        c = code[k]
-                        more = lanes.load_four(
-                            table,
-                            t + U(c[r]) * size,
-                            t + U(c[r + U(1)]) * size,
-                            t + U(c[r + U(2)]) * size,
-                            t + U(c[r + U(3)]) * size,
-                            width,
-                        )
-                        four = lanes.mul(four, more)
-                    lanes.store_rows(weights, at, size, four)
-                    at += U(4) * size
-                    place += U(4) * step
-                old, step = weights, size
+        at, place = U(first) * size, U(first) * step
+        for r in range(U(0), U(padded), U(4)):
+            four = lanes.load_four(
+                source, place, place + step, place + U(2) * step, place + U(3) * step, width
+            )
+            for k in range(U(code.shape[0])):
+                four = lanes.mul(four, gathered(table, start, code, r, k))
+            lanes.store_rows(weights, at, size, four)
+            at += U(4) * size
+            place += U(4) * step
 
-    return multiply_lanes
+    return add_terms, multiply_terms
 
 
-multiply_lanes_4, multiply_lanes_8, multiply_lanes_16 = map(_multiplier_of, (4, 8, 16))
-MULTIPLIERS = {4: multiply_lanes_4, 8: multiply_lanes_8, 16: multiply_lanes_16}
+(_add_4, _multiply_4), (_add_8, _multiply_8), (_add_16, _multiply_16) = map(_terms_of, WIDTHS)
+
+
+@kernel
+def add_lanes(
+    bytes_, codes, order, radix, bounds, start, table, width, first, code, lo, n, acc
+):  # fmt: skip
+    """Add `width` outputs per row: acc[first + lane, r] += Σ_g table[start[g] + ... + lane].
+
+    bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables
+    width  IN   one of WIDTHS
+    first  IN   output of the first lane
+    code   OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
+    lo     IN   row of `codes` that is acc's first
+    n      IN   rows
+    acc    OUT  (>= first + width, >= n) float64   a multiple of 4 columns
+    """
+    groups = bounds.size - 1
+    for b in range(0, n, code.shape[1]):
+        w = min(code.shape[1], n - b)
+        padded = (w + 3) // 4 * 4
+        at = U(first * acc.shape[1] + b)
+        for g0 in range(0, groups, code.shape[0]):
+            together = min(code.shape[0], groups - g0)
+            join_groups(bytes_, codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
+            starts, some = start[g0:], code[:together]
+            if width == 4:
+                _add_4(starts, table, some, padded, at, acc)
+            elif width == 8:
+                _add_8(starts, table, some, padded, at, acc)
+            else:
+                _add_16(starts, table, some, padded, at, acc)
+
+
+@kernel
+def multiply_lanes(
+    bytes_, codes, order, radix, bounds, start, table, code, lo, n, source, weights
+):  # fmt: skip
+    """Multiply rows of weights: weights[r] = source[r] Π_g table[start[g] + joint code ...].
+
+    bytes_, codes, order, radix, bounds, start, table  IN  as for `join_groups`, and the tables;
+                                                           at least one
+    code     OUT  (groups at a time, rows at a time) uint16   scratch; a multiple of 4 rows
+    lo       IN   row of `codes` that is the first of the weights
+    n        IN   rows
+    source   IN   (1, width) float64, the same for all rows; or the weights themselves
+    weights  OUT  (>= n up to fours, width) float64   at least two rows, of one of WIDTHS
+    """
+    groups, width = bounds.size - 1, weights.shape[1]
+    for b in range(0, n, code.shape[1]):
+        w = min(code.shape[1], n - b)
+        padded = (w + 3) // 4 * 4
+        old, step = source, U(0) if source.shape[0] == 1 else U(width)
+        for g0 in range(0, groups, code.shape[0]):
+            together = min(code.shape[0], groups - g0)
+            join_groups(bytes_, codes, order, radix, bounds, g0, together, lo + b, w, padded, code)
+            starts, some = start[g0:], code[:together]
+            if width == 4:
+                _multiply_4(starts, table, some, padded, b, step, old, weights)
+            elif width == 8:
+                _multiply_8(starts, table, some, padded, b, step, old, weights)
+            else:
+                _multiply_16(starts, table, some, padded, b, step, old, weights)
+            old, step = weights, U(width)
 
 
 @kernel

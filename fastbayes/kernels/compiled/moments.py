@@ -35,11 +35,10 @@ _X, _OUT = reads("float64"), writes("float64")
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_columns": [
         (
-            *(reads("uint64"), reads(y), reads("uint8"), weight),
+            *(reads("uint64"), reads("uint16"), reads("uint8"), weight),
             *(_OUT, writes("float64", 2), known, _OUT, writes("float64", 2)),
             *(reads("int64"), *[writes("float64", 2)] * 4),
         )
-        for y in ("uint8", "uint16")
         for weight, known in (("none", writes("int64")), (_X, _OUT))
     ],
 }
@@ -91,11 +90,13 @@ def add_moments(
         return
     held, n_classes = [in_one_piece(column) for column in columns], len(here)
     y, weight = readonly(y), None if weight is None else readonly(weight)
+    # Few classes are compared with, one after the other. For others a copy is nothing beside it.
+    few, many = y, _NO_CLASSES
+    if n_classes > FEW_CLASSES or y.itemsize > 1 or weight is not None:
+        few, many = _NO_BYTES, readonly(y.astype(np.uint16, copy=False))
     copies = 4 if n_classes <= MANY_CLASSES else 1
     add_columns(
-        *(addresses(held, [*range(len(held))]), y),
-        # Few classes are compared with, one after the other.
-        *(y if n_classes <= FEW_CLASSES and y.itemsize == 1 else _NO_CLASSES, weight),
+        *(addresses(held, [*range(len(held))]), many, few, weight),
         *(np.empty(n_classes), np.empty((3, n_classes))),
         np.empty(copies * n_classes, np.int64 if weight is None else np.float64),
         *(np.empty(2 * copies * n_classes), np.empty((4, n_classes))),
@@ -103,7 +104,7 @@ def add_moments(
     )
 
 
-_NO_CLASSES = readonly(np.empty(0, np.uint8))
+_NO_BYTES, _NO_CLASSES = (readonly(np.empty(0, kind)) for kind in (np.uint8, np.uint16))
 _float = pointer_to(types.float64)
 
 
@@ -116,8 +117,8 @@ def add_columns(
     """Add the moments of columns to those of the rows before.
 
     columns  IN   (n_columns,) uint64   of (n,) float64 each
-    y        IN   (n,) uint8 | uint16
-    few      IN   (n,) uint8   y, or empty where there are more than a few classes
+    y        IN   (n,) uint16, or empty
+    few      IN   (n,) uint8 instead of y where there are few classes, else empty
     weight   IN   (n,) float64 or None
     shift    OUT  (n_classes,) float64   scratch
     sums     OUT  (3, n_classes) float64   scratch
@@ -129,9 +130,12 @@ def add_columns(
     """
     n_classes = found.shape[1]
     for j in range(columns.size):
-        x = carray(_float(columns[j]), y.size)
+        x = carray(_float(columns[j]), y.size + few.size)
         fill(shift, 0, shift.size, np.nan)
-        first_known(x, y, weight, shift)
+        if few.size > 0:
+            first_known(x, few, weight, shift)
+        else:
+            first_known(x, y, weight, shift)
         for c in range(shift.size):
             shift[c] = 0.0 if shift[c] != shift[c] else shift[c]
         for _ in range(2):
@@ -267,7 +271,7 @@ def add_classes(x, y, weight, shift, copy, count, pairs, sums):
     of the sums, because an addition must wait for the one before it into the same place.
 
     x       IN   (n,) float64
-    y       IN   (n,) uint8 | uint16
+    y       IN   (n,) uint16
     weight  IN   (n,) float64 or None
     shift   IN   (n_classes,) float64
     copy    IN   n_classes where there are four copies, 0 where there is one

@@ -22,6 +22,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    unrolled,
     writes,
 )
 from fastbayes.kernels.shared.arrays import U
@@ -255,6 +256,7 @@ def copies_of(cells, n):
 
 
 @helper
+@unrolled
 def join(addresses, widths, sizes, y, n_classes, i, j, begin, code):
     """Write joint codes of column i, column j and class for the rows from `begin` on."""
     number = code.dtype.type  # products of wider integers take several times as long

@@ -25,6 +25,7 @@ from fastbayes.kernels.dispatch import (
     numpy_twin,
     readonly,
     reads,
+    unrolled,
     writes,
 )
 from fastbayes.kernels.shared.arrays import Floats, Ints, U
@@ -138,6 +139,7 @@ def _finish(
 
 
 @kernel
+@unrolled
 def odds_to_posterior(tie, start, scratch, acc, out, lost):
     """Turn log odds into both posteriors: out[r, 1] = 1 / (1 + exp(-acc[0, r])).
 
@@ -186,6 +188,7 @@ def odds_to_class(tie, start, scratch, acc, out, lost):
 
 
 @helper
+@unrolled
 def put_best(acc, k, b, best):
     """Write the best log joint of rows from b on; return how many have none above -inf."""
     w, lost = best.size, 0
@@ -202,6 +205,7 @@ def put_best(acc, k, b, best):
 
 
 @kernel
+@unrolled
 def joint_to_posterior(tie, start, scratch, acc, out, lost):
     """Turn log joints into posteriors: out[r, c] = exp(acc[c, r]) / Σ exp(acc[·, r]).
 

@@ -24,10 +24,7 @@ SIGNATURES = {
             *(writes("uint32"), writes("int64", 2), writes("float64"), writes("float64", 2)),
         )
     ],
-    "sum_cells": [
-        (reads(count), reads("int64"), reads("float64", 2), writes("float64", 2))
-        for count in ("int64", "float64")
-    ],
+    "sum_cells": [(reads("float64"), reads("int64"), reads("float64", 2), writes("float64", 2))],
 }
 
 
@@ -184,7 +181,8 @@ def add_set_sums(
     offsets  IN   (n_tables, n_sums) float64   not 0
     out      OUT  (n_tables, n_sums) float64
     """
-    sum_cells(readonly(counts), readonly(bounds), readonly(offsets), out)
+    numbers = counts.astype(np.float64, copy=False)
+    sum_cells(readonly(numbers), readonly(bounds), readonly(offsets), out)
 
 
 @kernel

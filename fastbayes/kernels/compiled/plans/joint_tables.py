@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.kernels.dispatch import helper, readonly
+from fastbayes.kernels.dispatch import helper, readonly, unrolled
 from fastbayes.kernels.shared.arrays import U
 
 # A joint table stays within `LARGEST` bytes, or within `LARGE` where all of them together would
@@ -79,6 +79,7 @@ def aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
 
 
 @helper
+@unrolled
 def join(codes, order, radix, begin, end, lo, out):
     """Join columns into one code per row: out[r] = Σ radix[q] codes[order[q], lo + r].
 

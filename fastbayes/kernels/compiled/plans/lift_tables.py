@@ -25,12 +25,12 @@ SCALED_ROWS = 512
 
 
 class Kernels(NamedTuple):
-    """The kernels of `averages`; sums by the width of their vectors."""
+    """The kernels of `averages`; products by the width of their vectors."""
 
     write_lifts: Kernel
     write_codes: Kernel
     add_products: Mapping[int, Kernel]
-    add_scaled: Mapping[int, Kernel]
+    add_scaled: Kernel
     add_logs: Kernel
 
 
@@ -248,6 +248,6 @@ class Tile:
         kernels = self._lifts.kernels
         if self.scaled:
             scratch = np.empty((2, SCALED_ROWS * self.width))
-            kernels.add_scaled[self.width](*arguments, scratch, rows.total, rows.power)
+            kernels.add_scaled(*arguments, self.width, scratch, rows.total, rows.power)
         else:
             kernels.add_products[self.width](*arguments, rows.total)
