@@ -16,7 +16,7 @@ from pyarrow.fs import LocalFileSystem
 import fastbayes
 from fastbayes.core.errors import FileFormatError
 from fastbayes.data import column_chunks, filesource
-from fastbayes.data.column_chunks import Footers
+from fastbayes.data.column_chunks import Footer, Footers
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
@@ -360,6 +360,27 @@ def test_footers_go_with_the_last_reference(
         assert not [o for o in gc.get_objects() if type(o) is pq.FileMetaData]
     finally:
         gc.enable()
+
+
+def test_footers__what_they_take_is_not_added_up_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would take quadratic time for thousands of files."""
+    folder = Path(some_files(tmp_path / "lake", 60))
+    files = [
+        DataFile(LocalFileSystem(), str(p), p.name, p.stat().st_size) for p in folder.iterdir()
+    ]
+    asked: list[int] = []
+    nbytes = Footer.nbytes.fget
+    assert nbytes is not None
+    monkeypatch.setattr(Footer, "nbytes", property(lambda f: asked.append(1) or nbytes(f)))
+    for most in (column_chunks.FOOTERS, 20 * Footers()(files[0]).nbytes, 1):
+        monkeypatch.setattr(column_chunks, "FOOTERS", most)
+        asked.clear()
+        footers = Footers()
+        for file in files:
+            footers(file)
+        assert len(files) <= len(asked) <= 3 * len(files)
 
 
 def test_footers_are_kept_while_there_is_room(

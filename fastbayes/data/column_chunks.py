@@ -6,6 +6,7 @@ import json
 import os
 import threading
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -343,29 +344,43 @@ class Footers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[DataFile, Footer] = {}
+        self._kept: OrderedDict[DataFile, Footer] = OrderedDict()  # the last one was used last
+        self._parsed: OrderedDict[DataFile, Footer] = OrderedDict()  # of these, what can be lighter
+        self._sizes: dict[DataFile, int] = {}
+        self._taken = 0  # bytes: the sum of the sizes
         self._last: Footer | None = None
 
     def __call__(self, file: DataFile) -> Footer:
         """Return the footer of a file."""
         with self._lock:
-            if (found := self._kept.pop(file, None)) is not None:
-                self._kept[file] = found  # the last one
+            if (found := self._kept.get(file)) is not None:
+                self._keep(file, found)
                 return found
         found = Footer(file, self._last)  # twice, if two threads ask at once
         with self._lock:
             self._last = found
-            self._kept[file] = found
-            taken, others = sum(footer.nbytes for footer in self._kept.values()), [*self._kept][:-1]
-            for other in others:
-                if taken > FOOTERS:
-                    taken -= self._kept[other].nbytes
-                    self._kept[other].lighten()
-                    taken += self._kept[other].nbytes
-            for other in others:
-                if taken > FOOTERS:
-                    taken -= self._kept.pop(other).nbytes
+            self._keep(file, found)
+            while self._taken > FOOTERS and len(self._parsed) > 1:
+                other, footer = self._parsed.popitem(last=False)
+                footer.lighten()
+                self._weigh(other, footer.nbytes)
+            while self._taken > FOOTERS and len(self._kept) > 1:
+                other, _ = self._kept.popitem(last=False)
+                self._parsed.pop(other, None)
+                self._weigh(other, 0)
         return found
+
+    def _keep(self, file: DataFile, footer: Footer) -> None:
+        for some in (self._kept, self._parsed):
+            some[file] = footer
+            some.move_to_end(file)
+        self._weigh(file, footer.nbytes)
+
+    def _weigh(self, file: DataFile, size: int) -> None:
+        """Take note of the bytes of a footer: to add up all for each file takes quadratic time."""
+        self._taken += size - self._sizes.pop(file, 0)
+        if size:
+            self._sizes[file] = size
 
 
 @contextmanager

@@ -77,6 +77,8 @@ MANY_FILES = 16
 # Below this many cells of Parquet files pyarrow is done in 50 ms; our kernels take seconds to
 # compile.
 SMALL_FILES = 10_000_000
+# Without the kernels the footer takes as long for a column chunk as so many cells.
+CHUNK_CELLS = 1_000
 # What pyarrow holds of a column that it decodes: a page and the dictionary, as they are stored and
 # unpacked, each of up to a MiB.
 ARROW_COLUMN = 4 << 20
@@ -713,7 +715,8 @@ class ParquetReader(FileReader):
         self.rows_of_piece = max(self._rows, default=0)
         check_total(file, sum(self._rows), self.n_rows)
         self.schema, self._text = common.read_as(footer.columns)
-        self.n_cells = float(self.n_rows * len(self.schema))  # of all files together
+        # of all files together
+        self.n_cells = float((self.n_rows + CHUNK_CELLS * len(self._rows)) * len(self.schema))
 
     @property
     def n_groups(self) -> int:
