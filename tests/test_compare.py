@@ -174,10 +174,10 @@ def test_scans__are_one_to_count_and_one_to_score(monkeypatch: pytest.MonkeyPatc
     scans = []
     in_order = budget.in_order
 
-    def counting(function: Any, items: Any, threads: int) -> Any:
+    def counting(function: Any, items: Any, threads: int, **given: Any) -> Any:
         if not isinstance(function, partial):  # that cuts columns by what has been read
             scans.append(function)
-        return in_order(function, items, threads)
+        return in_order(function, items, threads, **given)
 
     monkeypatch.setattr(budget, "in_order", counting)
     table = rows()
