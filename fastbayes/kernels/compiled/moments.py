@@ -90,7 +90,7 @@ def add_moments(
         return
     held, n_classes = [in_one_piece(column) for column in columns], len(here)
     y, weight = readonly(y), None if weight is None else readonly(weight)
-    # Few classes are compared with, one after the other. For others a copy is nothing beside it.
+    # Few classes are compared with, one after the other. For more a copy costs little.
     few, many = y, _NO_CLASSES
     if n_classes > FEW_CLASSES or y.itemsize > 1 or weight is not None:
         few, many = _NO_BYTES, readonly(y.astype(np.uint16, copy=False))
