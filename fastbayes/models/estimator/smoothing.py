@@ -238,34 +238,53 @@ class CountTables:
     def every_conditional(self, smoothing: Smoothing) -> Callable[[Ints], Floats] | None:
         """Return the function from rows (m, n) to P(x_j | c, x_p) of all p and j, (m, m, n, K).
 
-        None where a value is missing and no observation: rows that know both features are then
-        not those that know one.
+        None where weights were added and values are missing that are no observations: the rows
+        that know both features are those that know one less others, and sums of weights are off by
+        their rounding.
         """
-        if (self.pairs.layout.missing & ~self.as_value).any():
+        gaps = self.pairs.layout.missing & ~self.as_value
+        if self.pairs.weighted and gaps.any():
             return None
-        return partial(self._conditionals, smoothing)
+        return partial(self._conditionals, smoothing, gaps)
 
-    def _conditionals(self, smoothing: Smoothing, rows: Ints) -> Floats:
+    def _conditionals(self, smoothing: Smoothing, gaps: NDArray[np.bool_], rows: Ints) -> Floats:
         """Return P(x_j | c, x_p) of all features p and j; 1 of p itself."""
         layout, every = self.pairs.layout, np.arange(len(self.sizes))
         low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
         pair = np.where(low < high, layout.find(low, high), -1)
-        code, counted = rows - self.offsets[:-1, None], self._is_counted[rows]
-        counted &= code < layout.widths[:, None]
-        there = (pair >= 0)[..., None] & counted[:, None] & counted
+        code = rows - self.offsets[:-1, None]
+        seen = self._is_counted[rows] & (code < layout.widths[:, None])
+        known = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
+        if gaps.any():
+            missing, some = self.sizes[:, None], gaps[:, None]
+            known -= self._together(pair, code, seen, *np.broadcast_arrays(missing, some, code)[:2])
+        table = smoothing.ratio(
+            self._together(pair, code, seen, code, seen), known, self.choices[:, None, None]
+        )
+        table[:, self.hidden[rows]] = 1.0
+        table[every, every] = 1.0
+        return table
+
+    def _together(
+        self, pair: Ints, code: Ints, seen: NDArray[Any], other: Ints, there: NDArray[Any]
+    ) -> Floats:
+        """Return n(c, x_p = code, x_j = other) of all p and j, (m, m, n, K).
+
+        pair         (m, m) positions of pairs, -1 where p and j are none
+        code, other  (m, n) codes of p, of j
+        seen, there  (m, n) whether they have cells; else it is 0
+        """
+        layout = self.pairs.layout
         cells = self.pairs.flat.reshape(-1, max(layout.n_classes, 1))
-        counts = np.zeros((*there.shape, self.n_classes))
-        at = np.nonzero(there)
+        both = (pair >= 0)[..., None] & seen[:, None] & there
+        counts = np.zeros((*both.shape, self.n_classes))
+        at = np.nonzero(both)
         p, j, r = at
         left = j < p
         of_p, of_j = np.where(left, 1, layout.widths[j]), np.where(left, layout.widths[p], 1)
         begin = layout.starts[pair[p, j]] // cells.shape[1]
-        counts[at] = cells[begin + code[p, r] * of_p + code[j, r] * of_j]
-        together = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
-        table = smoothing.ratio(counts, together, self.choices[:, None, None])
-        table[:, self.hidden[rows]] = 1.0
-        table[every, every] = 1.0
-        return table
+        counts[at] = cells[begin + code[p, r] * of_p + other[j, r] * of_j]
+        return counts
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
