@@ -554,8 +554,12 @@ class ComparisonRunner:
         return model
 
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
-        """Return a model fitted without a fold, of which nothing is said but how it scores."""
-        with unsaid():
+        """Return a model fitted without a fold, of which nothing is said but how it scores.
+
+        It takes the kernels that all rows take, which are loaded.
+        """
+        share = self.stats.n_rows / rest.n_rows if rest.n_rows else 1.0
+        with unsaid(), dispatch.repeated(share):
             return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
 
     def _alone(self) -> list[Runner]:
