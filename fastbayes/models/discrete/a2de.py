@@ -84,29 +84,38 @@ class TripleTables:
         a, b  (n,) observed codes
         rows  (n_features, n) rows of all features
         """
-        cells, layout = self.cells, self.triples.layout
+        cells = self.cells
         result = np.ones((len(rows), len(a), cells.n_classes))
-        both, _ = cells.at(i, a, cells.offsets[j] + b)
-        here = (a < layout.widths[i]) & (b < layout.widths[j])  # others never occurred
         others = np.delete(np.arange(len(rows)), (i, j))
-        starts, of_i, of_j, of_k = (one[:, None] for one in self.triples.steps(i, j, others))
-        code = rows[others] - cells.offsets[others][:, None]
-        some = here & (code < (cells.sizes + cells.as_value)[others][:, None])
-        flat = self.triples.flat.reshape(-1, layout.n_classes)
-        n = flat.take(np.where(some, starts + of_i * a + of_j * b + of_k * code, 0), axis=0)
-        n[~some] = 0
-        known = np.broadcast_to(both, n.shape)
-        gaps = (layout.missing & ~cells.as_value)[others]
+        n = self._together(i, j, a, b, others, rows[others] - cells.offsets[others][:, None])
+        known = np.broadcast_to(cells.at(i, a, cells.offsets[j] + b), n.shape)
+        # Columns without a value say nothing in any row.
+        gaps = (self.triples.layout.missing & ~cells.as_value & (cells.sizes > 0))[others]
         if gaps.any():
-            known = known.copy()
-            known[gaps] = 0.0
-        for at in np.flatnonzero(gaps).tolist():
-            k = int(others[at])
-            block = self.triples.block(i, j, k)
-            known[at, here] = block[a[here], b[here], : cells.sizes[k]].sum(axis=1)
+            known, sizes = known.copy(), cells.sizes[others[gaps]]
+            begins = np.cumsum(sizes) - sizes
+            code = np.arange(sizes.sum()) - np.repeat(begins, sizes)
+            each = self._together(i, j, a, b, np.repeat(others[gaps], sizes), code[:, None])
+            known[gaps] = np.add.reduceat(each, begins, axis=0)
         result[others] = smoothing.ratio(n, known, cells.choices[others][:, None, None])
         result[cells.hidden[rows]] = 1.0
         return result
+
+    def _together(self, i: int, j: int, a: Ints, b: Ints, k: Ints, code: Ints) -> Floats:
+        """Return n(c, x_i = a, x_j = b, x_k = code), (n_k, n, K), 0 where nothing was counted.
+
+        a, b  (n,) observed codes
+        k     (n_k,) other features
+        code  (n_k, n) codes of each, or (n_k, 1)
+        """
+        cells, layout = self.cells, self.triples.layout
+        start, of_i, of_j, of_k = (one[:, None] for one in self.triples.steps(i, j, k))
+        here = (a < layout.widths[i]) & (b < layout.widths[j])  # others never occurred
+        some = here & (code < (cells.sizes + cells.as_value)[k][:, None])
+        flat = self.triples.flat.reshape(-1, layout.n_classes)
+        n = flat.take(np.where(some, start + of_i * a + of_j * b + of_k * code, 0), axis=0)
+        n[~some] = 0
+        return n
 
     def _given(self, i: int, j: int, a: Ints, b: Ints) -> Floats:
         """Return n(c, x_i = a, x_j = b, x_k = v), (n_states, n_rows, K), of observed a and b."""

@@ -306,7 +306,8 @@ class LooAverage(LooScorer):
             )
             others = np.delete(at, p, axis=0)
             choices = cells.choices[cells.feature[others]]
-            counts, together = cells.at(p, rows - cells.offsets[p], others)
+            value = rows - cells.offsets[p]
+            counts, together = cells.at(p, value, others), cells.known_at(p, value, others)
             terms = rule.ratio(counts, together, choices[..., None])
             n, known = (part[:, every, y] for part in (counts, together))
             terms[:, every, y] = rule.ratio(without(n, gone), without(known, gone), choices)

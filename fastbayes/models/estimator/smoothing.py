@@ -208,28 +208,33 @@ class CountTables:
         result[:, beside.rows] = counts
         return result
 
-    def at(self, p: int, value: Ints, rows: Ints) -> tuple[Floats, Floats]:
-        """Return n(c, x_p = a, x_j = b) and n(c, x_p = a, x_j known) of some cells, (..., K).
+    def at(self, p: int, value: Ints, rows: Ints) -> Floats:
+        """Return n(c, x_p = a, x_j = b) of some cells, (..., K).
 
         As `beside` has them, without reading more of the tables than those cells need.
 
         value  (n,) codes of p
         rows   (..., n) rows of other features
         """
-        feature, own = self.feature[rows], self.offsets[p] + value
-        code, here = rows - self.offsets[feature], self._is_counted[own]
-        steps = self.pairs.layout.steps_from(p)
+        feature = self.feature[rows]
+        steps, code = self.pairs.layout.steps_from(p), rows - self.offsets[feature]
         counts = self.pairs.at(steps, value, feature, code).astype(np.float64)
-        counts[~(here & self._is_counted[rows])] = 0.0
+        counts[~(self._is_counted[self.offsets[p] + value] & self._is_counted[rows])] = 0.0
+        return counts
+
+    def known_at(self, p: int, value: Ints, rows: Ints) -> Floats:
+        """Return n(c, x_p = a, x_j known), (..., K), of the cells of `at`."""
+        feature, own = self.feature[rows], self.offsets[p] + value
+        here, paired = self._is_counted[own], self.pairs.layout.steps_from(p).widths > 0
         # Where nothing is missing in a feature, all rows with a value know it.
-        together = np.where((steps.widths > 0)[feature][..., None], self.n[own], 0.0)
-        gaps = self.pairs.layout.missing & ~self.as_value & (steps.widths > 0)
+        together = np.where(paired[feature][..., None], self.n[own], 0.0)
+        gaps = self.pairs.layout.missing & ~self.as_value & paired
         some, at = np.unique(value[here], return_inverse=True)
         for j in np.flatnonzero(gaps).tolist():
             known = np.zeros((len(value), self.n_classes))
             known[here] = self.pairs.block(p, j)[some, : self.sizes[j]].sum(axis=1)[at.reshape(-1)]
             together = np.where((feature == j)[..., None], known, together)
-        return counts, together
+        return together
 
     def conditional(self, p: int, smoothing: Smoothing) -> ConditionalTable:
         """Return P(x_j = b | c, x_p = a)."""
@@ -325,9 +330,8 @@ class ConditionalTable:
     def __getitem__(self, at: tuple[Ints, Ints]) -> Floats:
         """Return some cells, (..., K), by values (n,) and rows (..., n)."""
         cells, rows = self._cells, at[1]
-        counts, together = cells.at(self._p, *at)
         choices = cells.choices[cells.feature[rows]][..., None]
-        table = self._smoothing.ratio(counts, together, choices)
+        table = self._smoothing.ratio(cells.at(self._p, *at), cells.known_at(self._p, *at), choices)
         table[..., cells.hidden[rows], :] = 1.0
         return table
 
