@@ -71,20 +71,24 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     return where
 
 
-def _taken(held: NDArray[Any], source: list[Ints]) -> NDArray[Any]:
-    """Return the cells at places along each axis."""
-    moved = [
-        axis for axis, origin in enumerate(source) if not _everywhere(origin, held.shape[axis])
-    ]
-    if len(moved) == 1:  # a fifth of the time
-        return held.take(source[moved[0]], axis=moved[0])
-    return np.asarray(held[np.ix_(*source)])
+class _Origin(NamedTuple):
+    """Where the places along an axis come from.
 
+    places  as `Axis.origin` gives them
+    known   whether each comes from somewhere
+    stays   whether each stays where it is
+    """
 
-def _everywhere(origin: Ints, size: int) -> bool:
-    """Return whether all places of an axis stay where they are."""
-    ends = len(origin) == size and origin[0] == 0 and origin[-1] == size - 1
-    return bool(ends and (origin[1:] > origin[:-1]).all())
+    places: Ints
+    known: bool
+    stays: bool
+
+    @classmethod
+    def of(cls, places: Ints, size: int) -> _Origin:
+        """Return where places come from, of so many that there are."""
+        ends = 0 < len(places) == size and places[0] == 0 and places[-1] == size - 1
+        stays = bool(ends and (places[1:] > places[:-1]).all())
+        return cls(places, stays or (len(places) > 0 and bool(places.min() >= 0)), stays)
 
 
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
@@ -370,20 +374,20 @@ class Statistic:
 
     def take(self, to: Alignment) -> Self:
         """Return the statistic with its cells moved to another shape; new cells are empty."""
-        arrays, origins = {}, {}
+        arrays, origins = {}, dict[Axis, _Origin]()
         for key, held in self.arrays().items():
             spec = self._specs[key]
-            for axis in spec.axes:
+            for axis, size in zip(spec.axes, held.shape, strict=True):
                 if axis not in origins:
-                    origins[axis] = axis.origin(self.shape, to)
+                    origins[axis] = _Origin.of(axis.origin(self.shape, to), size)
             source = [origins[axis] for axis in spec.axes]
-            if all(origin.size and origin.min() >= 0 for origin in source):
-                arrays[key] = _taken(held, source)
+            if all(origin.known for origin in source):
+                arrays[key] = _picked(held, source)
                 continue
-            kept = [np.flatnonzero(origin >= 0) for origin in source]
+            kept = [np.flatnonzero(origin.places >= 0) for origin in source]
             arrays[key] = spec.made(to.shape, held.dtype)
             arrays[key][np.ix_(*kept)] = held[
-                np.ix_(*(o[k] for o, k in zip(source, kept, strict=True)))
+                np.ix_(*(o.places[k] for o, k in zip(source, kept, strict=True)))
             ]
         return self._holding(arrays, to.shape)
 
@@ -492,12 +496,12 @@ class Statistic:
         return result
 
 
-def _picked(held: NDArray[Any], places: list[Ints]) -> NDArray[Any]:
-    """Return a copy of held[np.ix_(*places)], axis by axis: of whole rows, not cell after cell."""
+def _picked(held: NDArray[Any], source: Sequence[_Origin]) -> NDArray[Any]:
+    """Return a copy of the cells at places along each axis, all of which there are."""
     result = held
-    for axis, place in enumerate(places):
-        if not np.array_equal(place, np.arange(held.shape[axis])):
-            result = result.take(place, axis=axis)
+    for axis, origin in enumerate(source):
+        if not origin.stays:
+            result = result.take(origin.places, axis=axis)
     return result.copy() if result is held else result
 
 

@@ -262,8 +262,8 @@ class PackedCounts(Statistic):
         return result
 
     def _has_missing(self, j: int) -> bool:
-        last = int(self.layout.sizes[j])
-        axes = np.argwhere(self.layout.members == j).tolist()
+        last, most = int(self.layout.sizes[j]), self.layout.members.shape[1]
+        axes = (divmod(at, most) for at in np.flatnonzero(self.layout.members == j).tolist())
         return any(self.group(q).take(last, axis=t).any() for q, t in axes)
 
     def __add__(self, other: Self) -> Self:
