@@ -74,13 +74,13 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
 class _Origin(NamedTuple):
     """Where the places along an axis come from.
 
-    places  as `Axis.origin` gives them
-    known   whether each comes from somewhere
-    stays   whether each stays where it is
+    places   as `Axis.origin` gives them
+    nowhere  those that come from nowhere; None if all come from somewhere
+    stays    whether each stays where it is
     """
 
     places: Ints
-    known: bool
+    nowhere: Ints | None
     stays: bool
 
     @classmethod
@@ -88,7 +88,8 @@ class _Origin(NamedTuple):
         """Return where places come from, of so many that there are."""
         ends = 0 < len(places) == size and places[0] == 0 and places[-1] == size - 1
         stays = bool(ends and (places[1:] > places[:-1]).all())
-        return cls(places, stays or (len(places) > 0 and bool(places.min() >= 0)), stays)
+        known = stays or places.min(initial=0) >= 0
+        return cls(places, None if known else np.flatnonzero(places < 0), stays)
 
 
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
@@ -377,18 +378,19 @@ class Statistic:
         arrays, origins = {}, dict[Axis, _Origin]()
         for key, held in self.arrays().items():
             spec = self._specs[key]
-            for axis, size in zip(spec.axes, held.shape, strict=True):
-                if axis not in origins:
-                    origins[axis] = _Origin.of(axis.origin(self.shape, to), size)
-            source = [origins[axis] for axis in spec.axes]
-            if all(origin.known for origin in source):
-                arrays[key] = _picked(held, source)
+            if not held.size:
+                arrays[key] = spec.made(to.shape, held.dtype)
                 continue
-            kept = [np.flatnonzero(origin.places >= 0) for origin in source]
-            arrays[key] = spec.made(to.shape, held.dtype)
-            arrays[key][np.ix_(*kept)] = held[
-                np.ix_(*(o.places[k] for o, k in zip(source, kept, strict=True)))
-            ]
+            found = held
+            for i, axis in enumerate(spec.axes):
+                if axis not in origins:
+                    origins[axis] = _Origin.of(axis.origin(self.shape, to), held.shape[i])
+                origin = origins[axis]
+                if not origin.stays:
+                    found = found.take(origin.places, axis=i)
+                if origin.nowhere is not None:
+                    found[(slice(None),) * i + (origin.nowhere,)] = spec.empty
+            arrays[key] = found.copy() if found is held else found
         return self._holding(arrays, to.shape)
 
     def grown(self, shape: Shape) -> Self:
@@ -494,15 +496,6 @@ class Statistic:
             check_fit(key, array, np.float64 if place is None else place.dtype, array.shape)
             setattr(result, key, np.array(array))
         return result
-
-
-def _picked(held: NDArray[Any], source: Sequence[_Origin]) -> NDArray[Any]:
-    """Return a copy of the cells at places along each axis, all of which there are."""
-    result = held
-    for axis, origin in enumerate(source):
-        if not origin.stays:
-            result = result.take(origin.places, axis=axis)
-    return result.copy() if result is held else result
 
 
 def union(a: Shape, b: Shape) -> Shape:

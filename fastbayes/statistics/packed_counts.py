@@ -219,13 +219,16 @@ class PackedCounts(Statistic):
         steps: Ints,
     ) -> NDArray[Any]:
         """Return the counts in another layout, from where its features, values, classes are."""
-        old, codes = self.layout, []
-        for i, some, gap in zip(features.tolist(), values, wanted.missing, strict=True):
-            # Values beyond the room that was ever needed have no counts.
-            held = np.where(some < old.sizes[i], some, -1)
-            codes.append(np.append(held, old.sizes[i] if old.missing[i] else -1) if gap else held)
+        if not len(self.flat):
+            return np.zeros(wanted.total, self.flat.dtype)
+        old, sizes = self.layout, self.layout.sizes[features]
+        places = np.concatenate([np.zeros(0, np.int64), *values])
+        # Values beyond the room that was ever needed have no counts.
+        places = np.where(places < np.repeat(sizes, wanted.sizes), places, -1)
+        gaps = np.where(old.missing[features], sizes, -1)[wanted.missing]
+        places = np.insert(places, np.cumsum(wanted.sizes)[wanted.missing], gaps)
         classes = np.where(classes < old.n_classes, classes, -1)
-        return _moved(self.flat, starts, steps, old.n_classes, wanted, codes, classes)
+        return _moved(self.flat, starts, steps, old.n_classes, wanted, places, classes)
 
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`, which is laid out once needed."""
@@ -354,24 +357,24 @@ def _moved(
     steps: Ints,
     old_classes: int,
     new: BlockLayout,
-    codes: list[NDArray[Any]],
+    places: Ints,
     classes: NDArray[Any],
 ) -> NDArray[Any]:
     """Return the cells of a layout laid out as `new` has them; -1 in a map is a new, empty cell.
 
     starts (n_groups,) and steps (n_groups, most) are those of the old block for each new group and
-    each of its axes; codes[j] (w_j,) and classes (K_new,) say where each was before.
+    each of its axes; places (sum of w_j,) and classes (K_new,) say where each value was before.
     """
     result = np.zeros(new.total, flat.dtype)
     kept = np.flatnonzero(classes >= 0)
-    if not (len(flat) and len(result) and len(kept)):
+    if not (len(result) and len(kept)):
         return result
     # What is no feature has one cell, which comes from there too.
-    table = np.concatenate([*codes, [0]])
+    table = np.append(places, 0)
     begins = np.concatenate(([0], np.cumsum(new.widths)))
     stays = np.array_equal(starts * new.n_classes, new.starts * old_classes)
     stays = stays and np.array_equal(steps, new.steps)
-    if stays and np.array_equal(table[:-1], _counted_up(new.widths)):
+    if stays and np.array_equal(places, _counted_up(new.widths)):
         # Cells stay where they are, and classes alone are others, as in every fold of the same.
         cells = result.reshape(-1, new.n_classes)
         cells[:, kept] = flat.reshape(-1, old_classes)[: len(cells), classes[kept]]
