@@ -448,12 +448,11 @@ def _same_part(mine: Feature, their: Feature) -> bool:
 
 
 def _check_cuts(mine: Feature, their: Feature) -> None:
-    refuse(
-        not same_cuts(mine.cuts, their.cuts),
-        f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
-        "the other; count both with one schema, or with the same cut points in `discretize`",
-        SchemaError,
-    )
+    if not same_cuts(mine.cuts, their.cuts):
+        raise SchemaError(
+            f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
+            "the other; count both with one schema, or with the same cut points in `discretize`"
+        )
 
 
 def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
