@@ -48,7 +48,9 @@ class Shape(NamedTuple):
     @property
     def offsets(self) -> NDArray[np.int64]:
         """First slot of each categorical feature: S_j values and one missing slot each."""
-        return np.concatenate(([0], np.cumsum(self.sizes + 1))).astype(np.int64)
+        found = np.zeros(len(self.sizes) + 1, np.int64)
+        np.cumsum(self.sizes + 1, out=found[1:])
+        return found
 
     def equals(self, other: Shape) -> bool:
         """Return whether the sizes are the same."""

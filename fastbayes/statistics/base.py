@@ -65,7 +65,7 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     of_value = np.ones(len(where), np.bool_)
     of_value[ends[1:] - 1] = False  # the last slot of a column is that of its missing values
     values = np.concatenate([np.empty(0, np.int64), *to.values])
-    first = np.repeat(begins[to.categorical], np.diff(ends) - 1)
+    first = np.repeat(begins[to.categorical], to.shape.sizes)
     where[of_value] = np.where(values < 0, -1, values + first)
     where[~of_value] = begins[to.categorical + 1] - 1
     return where
