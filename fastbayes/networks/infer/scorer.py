@@ -183,11 +183,18 @@ class Network:
         """Return for each hidden feature the first one that it hangs together with, else -1."""
         none = len(missing)
         label = np.where(needed, np.arange(none)[:, None], none)
+        some = needed.any(axis=1).tolist()
+        held = [[j for j in family if some[j]] for family in self.families]
+        # Where it says something, a family joins those of its features that are hidden.
+        joins = [
+            (members, ~missing[family[-1]] | needed[family[-1]])
+            for members, family in zip(held, self.families, strict=True)
+            if len(members) > 1
+        ]
         while True:
             before = label.copy()
-            for family in self.families:
-                members, child = [*family], family[-1]
-                least = np.where(~missing[child] | needed[child], label[members].min(axis=0), none)
+            for members, says in joins:
+                least = np.where(says, label[members].min(axis=0), none)
                 for feature in members:
                     np.minimum(label[feature], least, out=label[feature], where=needed[feature])
             if np.array_equal(before, label):
