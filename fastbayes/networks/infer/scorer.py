@@ -183,8 +183,8 @@ class Network:
         """Return for each hidden feature the first one that it hangs together with, else -1."""
         none = len(missing)
         label = np.where(needed, np.arange(none)[:, None], none)
-        some = needed.any(axis=1).tolist()
-        held = [[j for j in family if some[j]] for family in self.families]
+        some = {*np.flatnonzero(needed.any(axis=1)).tolist()}
+        held = [[j for j in family if j in some] for family in self.families]
         # Where it says something, a family joins those of its features that are hidden.
         joins = [
             (members, ~missing[family[-1]] | needed[family[-1]])
