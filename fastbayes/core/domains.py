@@ -5,6 +5,7 @@ Where a numeric column is cut into bins, cut points stand for the values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
@@ -39,7 +40,7 @@ REMEDIES = {
 
 def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
     """Return whether two domains hold the same values in the same order."""
-    if a is None or b is None:
+    if a is b or a is None or b is None:
         return a is b
     if len(a) == len(b) == 0:
         return True
@@ -48,7 +49,7 @@ def same_values(a: pa.Array | None, b: pa.Array | None) -> bool:
 
 def same_cuts(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> bool:
     """Return whether two columns are cut at the same points, or neither is cut."""
-    return a is b if a is None or b is None else np.array_equal(a, b)
+    return a is b if a is b or a is None or b is None else np.array_equal(a, b)
 
 
 def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
@@ -239,8 +240,11 @@ def checked_cuts(name: str, cuts: Any) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise SchemaError(f"column {name!r}: cut points must be numbers ({error})") from error
     few = points.ndim == 1 and not len(points)  # most of many columns have no cut point
-    if not few and (
-        points.ndim != 1 or not np.isfinite(points).all() or (np.diff(points) <= 0).any()
+    if not few and not (
+        points.ndim == 1
+        and math.isfinite(points[0])
+        and math.isfinite(points[-1])
+        and (points[1:] > points[:-1]).all()
     ):
         raise SchemaError(
             f"column {name!r}: cut points must be finite numbers in ascending order, each once, "

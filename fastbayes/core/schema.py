@@ -48,7 +48,9 @@ class Shape(NamedTuple):
     @property
     def offsets(self) -> NDArray[np.int64]:
         """First slot of each categorical feature: S_j values and one missing slot each."""
-        return np.concatenate(([0], np.cumsum(self.sizes + 1))).astype(np.int64)
+        found = np.zeros(len(self.sizes) + 1, np.int64)
+        np.cumsum(self.sizes + 1, out=found[1:])
+        return found
 
     def equals(self, other: Shape) -> bool:
         """Return whether the sizes are the same."""
@@ -448,12 +450,11 @@ def _same_part(mine: Feature, their: Feature) -> bool:
 
 
 def _check_cuts(mine: Feature, their: Feature) -> None:
-    refuse(
-        not same_cuts(mine.cuts, their.cuts),
-        f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
-        "the other; count both with one schema, or with the same cut points in `discretize`",
-        SchemaError,
-    )
+    if not same_cuts(mine.cuts, their.cuts):
+        raise SchemaError(
+            f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
+            "the other; count both with one schema, or with the same cut points in `discretize`"
+        )
 
 
 def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:

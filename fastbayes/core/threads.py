@@ -50,6 +50,14 @@ def _inside_worker() -> bool:
     return True
 
 
+def check_threads(threads: Any) -> None:
+    """Raise ValueError where this is neither a positive whole number nor None."""
+    if threads is None:
+        return
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
+        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
+
+
 def resolved_threads(threads: int | None) -> int:
     """Return the number of threads asked for, or the default.
 
@@ -58,10 +66,9 @@ def resolved_threads(threads: int | None) -> int:
     ValueError
         When it is not a positive whole number.
     """
+    check_threads(threads)
     if threads is None:
         return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
     return 1 if getattr(_local, "worker", False) else int(threads)
 
 

@@ -390,10 +390,12 @@ def mdl_cuts(profile: Profile, cells: float = math.inf) -> list[float]:
         everything = cumulated[:, last] - cumulated[:, first]
         n = float(everything.sum())
         noise = _SAME * n * math.log(n) if n > 0 else 0.0
-        at = int(np.argmax(scatter <= scatter.min() + noise))
+        at = int((scatter <= scatter.min() + noise).argmax())
         cut = first + at + 1
-        left = cumulated[:, cut] - cumulated[:, first]
-        parts = np.column_stack([everything, left, everything - left])
+        parts = np.empty((len(everything), 3), cumulated.dtype)
+        parts[:, 0] = everything
+        np.subtract(cumulated[:, cut], cumulated[:, first], out=parts[:, 1])
+        np.subtract(everything, parts[:, 1], out=parts[:, 2])
         if _accepted(parts, scatter_of(parts, known), float(scatter[at]), noise):
             cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
             ranges += [(first, cut), (cut, last)]
@@ -411,8 +413,8 @@ def _accepted(parts: NDArray[Any], scatter: Floats, cut: float, noise: float) ->
     whole = float(scatter[0])
     if whole - cut <= noise:
         return False
-    k, k1, k2 = np.count_nonzero(parts, axis=0).tolist()
-    total = parts.sum(axis=0)
+    k, k1, k2 = np.add.reduce(parts != 0, axis=0).tolist()
+    total = np.add.reduce(parts, axis=0)
     n = float(total[0])
     e, e1, e2 = (scatter / total / math.log(2)).tolist()
     gain = (whole - cut) / n / math.log(2)

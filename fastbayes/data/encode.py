@@ -216,7 +216,7 @@ class Encoder:
             chosen_by_user = name in forced or name in listed
             if name in cuts and not chosen_by_user:
                 check_number(name, kind)
-                features.append(_binned(Feature.binned(name, cuts[name], part)))
+                features.append(binned(Feature.binned(name, cuts[name], part)))
             elif chosen_by_user or default_kind(name, kind) == "categorical":
                 book = open_book(name, kind, listed.get(name), blanks)
                 feature = Feature(name, "categorical", None, name in listed, None, part)
@@ -267,7 +267,7 @@ class Encoder:
                 kind = part.type
             if feature.cuts is not None or feature.values is None:
                 check_number(feature.name, kind)
-                features.append(_binned(feature))
+                features.append(binned(feature))
             else:
                 features.append((feature, closed_book(feature.name, kind, feature.values, blanks)))
         classes = None
@@ -830,7 +830,7 @@ def _with_parts(names: Sequence[str], parts: Mapping[str, Sequence[DatePart]]) -
     return found
 
 
-def _binned(feature: Feature) -> tuple[Feature, BinBook | None]:
+def binned(feature: Feature) -> tuple[Feature, BinBook | None]:
     """Return a feature of numbers with its bins, if it is cut."""
     return feature, None if feature.cuts is None else BinBook(feature.name, feature.cuts)
 

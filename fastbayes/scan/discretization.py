@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
-from fastbayes.scan.engine import encoded_blocks, resolved_threads
+from fastbayes.scan.engine import encoded_blocks, resolved_threads, threads_for
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.statistics.folded import arrays_of
 
@@ -208,6 +208,9 @@ def cuts_by_rules(
             classes = _classes(own)
         rests = learners if folds is None else _without_each(learners, some)
         jobs = [(fold, name) for fold in range(n_folds) for name in some]
+        # Of few rows Python takes longer than kernels, and threads wait for each other.
+        n_rows = math.inf if source.n_rows is None else source.n_rows
+        share = replace(share, threads=threads_for(n_rows * len(jobs), share.threads))
         found = share.in_order(partial(rules.read, rests, classes), jobs)
         for (fold, name), by_rule in zip(jobs, found, strict=True):
             for of_rule, at in zip(cuts, by_rule, strict=True):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.data.encode import Encoder
+from fastbayes.data.encode import Encoder, binned
 from fastbayes.statistics.bundle import Statistics
 
 # Statistics of numeric columns, besides moments, that models may share.
@@ -32,13 +32,24 @@ def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | No
     if not cuts:
         return plain
     # Truth values that are cut like numbers are bins either way.
-    numeric = {feature.name for feature, book in plain.features if book is None}
-    options = {name: points for name, points in cuts.items() if name not in numeric}
-    plain, binned = learning(cuts=options) if options else plain, learning(cuts=cuts)
-    bins = [(f, book) for f, book in binned.features if f.name in numeric]
+    numbers = [feature for feature, book in plain.features if book is None]
+    options = {*cuts}.difference(feature.name for feature in numbers)
+    if options:
+        plain = learning(cuts={name: cuts[name] for name in options})
+    bins = [
+        binned(Feature.binned(feature.name, cuts[feature.name], feature.part))
+        for feature in numbers
+        if feature.name in cuts
+    ]
     return Encoder(
         [*plain.features, *bins], plain.target, template=plain.template, weight=plain.weight
     )
+
+
+def repeated(encoder: Encoder) -> set[str]:
+    """Return the numeric columns that stand once more in an encoder, as bins."""
+    names = {feature.name for feature, book in encoder.features if book is None}
+    return names.intersection(book.name for book in encoder.books)
 
 
 # What bins of columns that stand once more as numbers are called where names must be distinct.

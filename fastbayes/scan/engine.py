@@ -177,6 +177,11 @@ def rows_on_all(source: Source, encoder: Encoder, threads: int, few: int) -> int
     return few * max(threads * MOST_CELLS // (max(len(source.schema), 1) * few), 1)
 
 
+def threads_for(cells: float, threads: int) -> int:
+    """Return on how many of the threads it pays to work through so many cells."""
+    return int(min(threads, 1 + cells / HELP_CELLS))
+
+
 def over_blocks(
     rows: LookedUp,
     work: Callable[[Batch, int], None],
@@ -215,7 +220,7 @@ def over_blocks(
     """
     if threads > 1 and not repeatable:
         raise dispatch.NotRepeatableError
-    threads = min(threads, 1 + rows.n_rows * max(len(rows.sizes), 1) // HELP_CELLS)
+    threads = threads_for(rows.n_rows * max(len(rows.sizes), 1), threads)
     noted = repeatable and (rows.n_rows > BLOCK_ROWS or not last)
     n = rows.n_rows
     whole = n - n % BLOCK_ROWS

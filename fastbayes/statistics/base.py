@@ -65,26 +65,31 @@ def _slot_origin(shape: Shape, to: Alignment) -> Ints:
     of_value = np.ones(len(where), np.bool_)
     of_value[ends[1:] - 1] = False  # the last slot of a column is that of its missing values
     values = np.concatenate([np.empty(0, np.int64), *to.values])
-    first = np.repeat(begins[to.categorical], np.diff(ends) - 1)
+    first = np.repeat(begins[to.categorical], to.shape.sizes)
     where[of_value] = np.where(values < 0, -1, values + first)
     where[~of_value] = begins[to.categorical + 1] - 1
     return where
 
 
-def _taken(held: NDArray[Any], source: list[Ints]) -> NDArray[Any]:
-    """Return the cells at places along each axis."""
-    moved = [
-        axis for axis, origin in enumerate(source) if not _everywhere(origin, held.shape[axis])
-    ]
-    if len(moved) == 1:  # a fifth of the time
-        return held.take(source[moved[0]], axis=moved[0])
-    return np.asarray(held[np.ix_(*source)])
+class _Origin(NamedTuple):
+    """Where the places along an axis come from.
 
+    places   as `Axis.origin` gives them
+    nowhere  those that come from nowhere; None if all come from somewhere
+    stays    whether each stays where it is
+    """
 
-def _everywhere(origin: Ints, size: int) -> bool:
-    """Return whether all places of an axis stay where they are."""
-    ends = len(origin) == size and origin[0] == 0 and origin[-1] == size - 1
-    return bool(ends and (origin[1:] > origin[:-1]).all())
+    places: Ints
+    nowhere: Ints | None
+    stays: bool
+
+    @classmethod
+    def of(cls, places: Ints, size: int) -> _Origin:
+        """Return where places come from, of so many that there are."""
+        ends = 0 < len(places) == size and places[0] == 0 and places[-1] == size - 1
+        stays = bool(ends and (places[1:] > places[:-1]).all())
+        known = stays or places.min(initial=0) >= 0
+        return cls(places, None if known else np.flatnonzero(places < 0), stays)
 
 
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
@@ -370,21 +375,22 @@ class Statistic:
 
     def take(self, to: Alignment) -> Self:
         """Return the statistic with its cells moved to another shape; new cells are empty."""
-        arrays, origins = {}, {}
+        arrays, origins = {}, dict[Axis, _Origin]()
         for key, held in self.arrays().items():
             spec = self._specs[key]
-            for axis in spec.axes:
-                if axis not in origins:
-                    origins[axis] = axis.origin(self.shape, to)
-            source = [origins[axis] for axis in spec.axes]
-            if all(origin.size and origin.min() >= 0 for origin in source):
-                arrays[key] = _taken(held, source)
+            if not held.size:
+                arrays[key] = spec.made(to.shape, held.dtype)
                 continue
-            kept = [np.flatnonzero(origin >= 0) for origin in source]
-            arrays[key] = spec.made(to.shape, held.dtype)
-            arrays[key][np.ix_(*kept)] = held[
-                np.ix_(*(o[k] for o, k in zip(source, kept, strict=True)))
-            ]
+            found = held
+            for i, axis in enumerate(spec.axes):
+                if axis not in origins:
+                    origins[axis] = _Origin.of(axis.origin(self.shape, to), held.shape[i])
+                origin = origins[axis]
+                if not origin.stays:
+                    found = found.take(origin.places, axis=i)
+                if origin.nowhere is not None:
+                    found[(slice(None),) * i + (origin.nowhere,)] = spec.empty
+            arrays[key] = found.copy() if found is held else found
         return self._holding(arrays, to.shape)
 
     def grown(self, shape: Shape) -> Self:
@@ -490,15 +496,6 @@ class Statistic:
             check_fit(key, array, np.float64 if place is None else place.dtype, array.shape)
             setattr(result, key, np.array(array))
         return result
-
-
-def _picked(held: NDArray[Any], places: list[Ints]) -> NDArray[Any]:
-    """Return a copy of held[np.ix_(*places)], axis by axis: of whole rows, not cell after cell."""
-    result = held
-    for axis, place in enumerate(places):
-        if not np.array_equal(place, np.arange(held.shape[axis])):
-            result = result.take(place, axis=axis)
-    return result.copy() if result is held else result
 
 
 def union(a: Shape, b: Shape) -> Shape:

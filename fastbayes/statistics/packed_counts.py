@@ -136,7 +136,10 @@ class PackedCounts(Statistic):
         wanted  (m + 1,) new feature of each old one; -1 where it is not there, and at the end
         axes    (n_groups, most) where each axis was
         """
-        groups = wanted[self.layout.members]
+        members = self.layout.members
+        if np.array_equal(wanted[:-1], np.arange(len(wanted) - 1)):
+            return members, *_in_place(members)
+        groups = wanted[members]
         kept = np.flatnonzero((groups >= 0).all(axis=1))
         axes = np.argsort(groups[kept], axis=1)
         groups = np.take_along_axis(groups[kept], axes, axis=1)
@@ -206,7 +209,8 @@ class PackedCounts(Statistic):
             return
         wanted = old.resized(sizes, missing, n_classes)
         every = np.arange(len(old.sizes)), [np.arange(size) for size in wanted.sizes.tolist()]
-        self.flat = self._relaid(wanted, *every, np.arange(wanted.n_classes), old.starts, old.steps)
+        classes = np.arange(wanted.n_classes)
+        self.flat = self._relaid(wanted, *every, classes, *_in_place(old.members))
         self.layout = wanted
 
     def _relaid(
@@ -215,17 +219,38 @@ class PackedCounts(Statistic):
         features: Ints,
         values: Sequence[Ints],
         classes: Ints,
-        starts: Ints,
-        steps: Ints,
+        origin: Ints,
+        axes: Ints,
     ) -> NDArray[Any]:
-        """Return the counts in another layout, from where its features, values, classes are."""
-        old, codes = self.layout, []
-        for i, some, gap in zip(features.tolist(), values, wanted.missing, strict=True):
-            # Values beyond the room that was ever needed have no counts.
-            held = np.where(some < old.sizes[i], some, -1)
-            codes.append(np.append(held, old.sizes[i] if old.missing[i] else -1) if gap else held)
+        """Return the counts in another layout, from where its features, values, classes are.
+
+        origin, axes  as of `_among`
+        """
+        old, sizes = self.layout, self.layout.sizes[features]
+        result = np.zeros(wanted.total, self.flat.dtype)
+        # Classes and values beyond the room that was ever needed have no counts.
         classes = np.where(classes < old.n_classes, classes, -1)
-        return _moved(self.flat, starts, steps, old.n_classes, wanted, codes, classes)
+        kept = np.flatnonzero(classes >= 0)
+        if not (len(self.flat) and len(result) and len(kept)):
+            return result
+        places = np.empty(int(wanted.widths.sum()), np.int64)
+        of_value = np.ones(len(places), np.bool_)
+        of_value[np.cumsum(wanted.widths)[wanted.missing] - 1] = False
+        held = np.concatenate(values)
+        places[of_value] = np.where(held < np.repeat(sizes, wanted.sizes), held, -1)
+        places[~of_value] = np.where(old.missing[features], sizes, -1)[wanted.missing]
+        if (
+            np.array_equal(features, np.arange(len(old.sizes)))
+            and np.array_equal(wanted.widths, old.widths)
+            and np.array_equal(places, _counted_up(wanted.widths))
+        ):
+            # Cells stay where they are, and classes alone are others, as in every fold of the same.
+            cells = result.reshape(-1, wanted.n_classes)
+            cells[:, kept] = self.flat.reshape(-1, old.n_classes)[:, classes[kept]]
+        else:
+            steps = np.take_along_axis(old.steps[origin], axes, axis=1) * old.n_classes
+            _move(self.flat, old.starts[origin], steps, result, wanted, places, classes)
+        return result
 
     def grown(self, shape: Shape) -> Self:
         """Return the statistic with room for at least `shape`, which is laid out once needed."""
@@ -243,11 +268,8 @@ class PackedCounts(Statistic):
         inverse[to.categorical] = np.arange(len(to.categorical))
         members, origin, axes = self._among(inverse)
         wanted = type(old)(to.shape.sizes, old.missing[to.categorical], to.shape.n_classes, members)
-        steps = np.take_along_axis(old.steps[origin], axes, axis=1)
         places = to.categorical, to.values, to.classes
-        return self._with(
-            to.shape, wanted, self._relaid(wanted, *places, old.starts[origin], steps)
-        )
+        return self._with(to.shape, wanted, self._relaid(wanted, *places, origin, axes))
 
     # -- arithmetic ----------------------------------------------------------------------------
 
@@ -262,8 +284,8 @@ class PackedCounts(Statistic):
         return result
 
     def _has_missing(self, j: int) -> bool:
-        last = int(self.layout.sizes[j])
-        axes = np.argwhere(self.layout.members == j).tolist()
+        last, most = int(self.layout.sizes[j]), self.layout.members.shape[1]
+        axes = (divmod(at, most) for at in np.flatnonzero(self.layout.members == j).tolist())
         return any(self.group(q).take(last, axis=t).any() for q, t in axes)
 
     def __add__(self, other: Self) -> Self:
@@ -348,34 +370,29 @@ class PackedCounts(Statistic):
         return self
 
 
-def _moved(
+def _in_place(members: Ints) -> tuple[Ints, Ints]:
+    """Return where groups and axes were that stay where they are, as `_among` has them."""
+    return np.arange(len(members)), np.broadcast_to(np.arange(members.shape[1]), members.shape)
+
+
+def _move(
     flat: NDArray[Any],
     starts: Ints,
     steps: Ints,
-    old_classes: int,
+    out: NDArray[Any],
     new: BlockLayout,
-    codes: list[NDArray[Any]],
-    classes: NDArray[Any],
-) -> NDArray[Any]:
-    """Return the cells of a layout laid out as `new` has them; -1 in a map is a new, empty cell.
+    places: Ints,
+    classes: Ints,
+) -> None:
+    """Write the cells of a layout into one that `new` has; -1 in a map is a new, empty cell.
 
     starts (n_groups,) and steps (n_groups, most) are those of the old block for each new group and
-    each of its axes; codes[j] (w_j,) and classes (K_new,) say where each was before.
+    each of its axes; places (sum of w_j,) and classes (K_new,) say where each value was before.
     """
-    result = np.zeros(new.total, flat.dtype)
-    kept = np.flatnonzero(classes >= 0)
-    if not (len(flat) and len(result) and len(kept)):
-        return result
     # What is no feature has one cell, which comes from there too.
-    table = np.concatenate([*codes, [0]])
+    table = np.append(places, 0)
     begins = np.concatenate(([0], np.cumsum(new.widths)))
-    stays = np.array_equal(starts * new.n_classes, new.starts * old_classes)
-    stays = stays and np.array_equal(steps, new.steps)
-    if stays and np.array_equal(table[:-1], _counted_up(new.widths)):
-        # Cells stay where they are, and classes alone are others, as in every fold of the same.
-        cells = result.reshape(-1, new.n_classes)
-        cells[:, kept] = flat.reshape(-1, old_classes)[: len(cells), classes[kept]]
-        return result
+    kept = np.flatnonzero(classes >= 0)
     ends = np.cumsum(new.cells)
     for lo in range(0, int(ends[-1]), CHUNK):
         hi = min(lo + CHUNK, int(ends[-1]))
@@ -391,11 +408,10 @@ def _moved(
             rest, v = np.divmod(rest, new.shapes[some, t][group])
             v = table[begins[new.members[some, t]][group] + v]
             there &= v >= 0
-            source += v * (steps[some, t] * old_classes)[group]
+            source += v * steps[some, t][group]
         target, source = (lo + np.flatnonzero(there)) * new.n_classes, source[there]
         for c in kept.tolist():
-            result[target + c] = flat[source + classes[c]]
-    return result
+            out[target + c] = flat[source + classes[c]]
 
 
 def _counted_up(widths: Ints) -> Ints:

@@ -491,10 +491,11 @@ class ComparisonRunner:
             if self.progress is not None:
                 self.progress(rows)
 
+        encoder = tally.encoder(learning, cuts)
         found = engine.scan(
             source,
-            tally.encoder(learning, cuts),
-            tally.counted if whole else tally.counted_without(learning),
+            encoder,
+            tally.counted if whole else tally.counted_without(encoder),
             progress=progress,
             folds=self.opened.folds if whole else None,
             besides=tally.besides,

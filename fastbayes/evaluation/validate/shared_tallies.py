@@ -9,7 +9,7 @@ from typing import Any
 from fastbayes.core.batch import Batch
 from fastbayes.data.encode import Encoder
 from fastbayes.evaluation.validate.member_rows import MemberRows
-from fastbayes.scan.dual_encoding import Views, dual_encoding
+from fastbayes.scan.dual_encoding import Views, dual_encoding, repeated
 from fastbayes.statistics.bundle import Statistics
 
 # How a model sees numeric columns: as numbers, or in bins by a rule that has this name.
@@ -71,12 +71,12 @@ class SharedTally:
         """The statistics."""
         return ["values", "moments", *["pairs"] * self.pairs, *self.of_numbers]
 
-    def counted_without(self, learning: Callable[..., Encoder]) -> dict[str, dict[str, Any]]:
+    def counted_without(self, encoder: Encoder) -> dict[str, dict[str, Any]]:
         """Return the statistics of rows without a fold, and options of each."""
         wanted: dict[str, dict[str, Any]] = {name: {} for name in self.counted}
         if self.cells:
             # Bins of numbers stand behind the columns that are categories as they are.
-            n = sum(book is not None for _, book in learning().features)
+            n = len(encoder.books) - len(repeated(encoder))
             wanted |= {name: {"columns": range(n)} for name in OF_CELLS}
         return wanted
 

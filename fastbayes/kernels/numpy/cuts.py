@@ -17,4 +17,5 @@ def scatter_of_cuts(cumulated: NDArray[Any], known: Floats, first: int, last: in
     sides = np.empty((len(cumulated), 2, inner.shape[1]), cumulated.dtype)
     np.subtract(inner, below[:, None], out=sides[:, 0])
     np.subtract((cumulated[:, last] - below)[:, None], sides[:, 0], out=sides[:, 1])
-    return np.asarray(scatter_of(sides, known).sum(axis=0))
+    left, right = scatter_of(sides, known)
+    return np.asarray(left + right)

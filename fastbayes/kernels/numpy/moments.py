@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.moments import merged
 
+# Cells that are worked on at once: as many arrays stay small.
+MOST_CELLS = 1 << 18
+
 
 def block_moments(
     values: Floats,
@@ -44,18 +47,7 @@ def block_moments(
     where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
     column has a scatter of exactly 0.
     """
-    known = ~np.isnan(values)
-    if weight is not None:
-        known &= weight > 0
-    if not known.all():
-        values, y = values[known], y[known]
-        weight = None if weight is None else weight[known]
-    shift = np.zeros(n_classes)
-    present, first = np.unique(y, return_index=True)
-    shift[present] = values[first]
-    count, mean, rest, scatter = _about(shift, values, y, weight)
-    if far_from_mean(shift, count, mean, scatter).any():
-        count, mean, rest, scatter = _about(mean, values, y, weight)
+    count, mean, rest, scatter = columns_moments([values], y, n_classes, weight)[:, 0]
     return count, mean, rest, scatter
 
 
@@ -66,8 +58,38 @@ def columns_moments(
     weight: Floats | None = None,
 ) -> Floats:
     """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
-    each = [block_moments(values, y, n_classes, weight) for values in columns]
-    return np.array(each).reshape(len(columns), 4, n_classes).swapaxes(0, 1)
+    step = max(1, MOST_CELLS // max(1, len(y)))
+    runs = [columns[first : first + step] for first in range(0, len(columns), step)]
+    return np.concatenate(
+        [np.empty((4, 0, n_classes)), *(_together(run, y, n_classes, weight) for run in runs)],
+        axis=1,
+    )
+
+
+def _together(
+    columns: Sequence[Floats],
+    y: NDArray[np.unsignedinteger],
+    n_classes: int,
+    weight: Floats | None,
+) -> Floats:
+    """Return the moments of a few columns: those of one, of as many classes for each of them."""
+    p, size = len(columns), len(columns) * n_classes
+    values = np.concatenate(columns)
+    group = (np.arange(p)[:, None] * n_classes + y).ravel()
+    weight = None if weight is None else np.tile(weight, p)
+    known = ~np.isnan(values)
+    if weight is not None:
+        known &= weight > 0
+    if not known.all():
+        values, group = values[known], group[known]
+        weight = None if weight is None else weight[known]
+    shift = np.zeros(size)
+    shift[group[::-1]] = values[::-1]  # the first value of each stays
+    found = _about(shift, values, group, weight)
+    if (far := far_from_mean(shift, found[0], found[1], found[3])).any():
+        again = far.reshape(p, n_classes).any(axis=1).repeat(n_classes)
+        found = _about(np.where(again, found[1], shift), values, group, weight)
+    return np.array(found).reshape(4, p, n_classes)
 
 
 def add_moments(
@@ -109,7 +131,7 @@ def from_sums(
 
 
 def _about(
-    shift: Floats, values: Floats, y: NDArray[np.unsignedinteger], weight: Floats | None
+    shift: Floats, values: Floats, y: NDArray[np.integer], weight: Floats | None
 ) -> tuple[Floats, Floats, Floats, Floats]:
     size = len(shift)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -20,4 +20,5 @@ def x_log_x(x: NDArray[Any], known: Floats) -> Floats:
 def scatter_of(weights: NDArray[Any], known: Floats) -> Floats:
     """Return N times the class entropy in nats of class weights, (n_classes, n, ...)."""
     # The classes one after the other: so numpy sums over an axis that others follow.
-    return np.asarray(x_log_x(weights.sum(axis=0), known) - x_log_x(weights, known).sum(axis=0))
+    total = x_log_x(np.add.reduce(weights, axis=0), known)
+    return np.asarray(total - np.add.reduce(x_log_x(weights, known), axis=0))

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch, Codes, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import Convergence, converged, squarem
-from fastbayes.core.schema import Schema, Shape, labels
+from fastbayes.core.schema import Schema, Shape
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place, join
 from fastbayes.data.source import open_source
@@ -484,7 +484,7 @@ def alpha_and_prior(
     if alpha == "loo":
         search = found = best_alpha(values, tol, max_iter, missing=model.missing)
         alpha = found.point
-    given = float(alpha), model.class_prior, labels(stats.schema.classes)
+    given = float(alpha), model.class_prior, stats.schema.class_labels
     return float(alpha), log_prior(values.class_counts, *given), search
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
-from fastbayes.core.schema import Schema, labels
+from fastbayes.core.schema import Schema
 from fastbayes.models.discrete.structure import same_pairs
 from fastbayes.models.estimator.base import Classifier, Scans
 from fastbayes.models.estimator.log_space import Floats
@@ -84,7 +84,7 @@ class OneDependence(Classifier):
     def _prior_of(self, stats: Statistics, smoothing: Smoothing | None = None) -> Floats:
         """Return ln P(c)."""
         counts, smoothing = stats.values.class_counts, smoothing or self._smoothing()
-        mass, classes = smoothing.mass(len(counts)), labels(stats.schema.classes)
+        mass, classes = smoothing.mass(len(counts)), stats.schema.class_labels
         return log_prior(counts, mass, self.class_prior, classes)
 
     def _cells_of(self, stats: Statistics) -> CountTables:

@@ -276,15 +276,15 @@ def k_dependent(
 def counts_of_tree(
     model: Any,
     scans: Scans,
-    tree: Callable[[Statistics, CountTables, Floats, Floats], Ints],
+    tree: Callable[[Statistics, CountTables, Floats, Callable[[], Floats]], Ints],
 ) -> Statistics:
     """Return the counts of a tree's edges alone, found by counting some pairs in each scan.
 
     `tree` returns the parents, (n_features,), from statistics, cells, and for each pair of features
-    (n_features, n_features) its information and the rows in which both are observed.
+    (n_features, n_features) its information and what gives the rows in which both are observed.
     """
     found, cells, information, together = information_in_runs(model, scans)
-    parents = tree(found, cells, information, together)
+    parents = tree(found, cells, information, lambda: together)
     children = np.flatnonzero(parents >= 0)
     edges = _sorted_pairs(parents[children], children)
     return scans.count(model, {"values": {}, "pairs": {"pairs": edges}}, found.schema)

@@ -261,15 +261,22 @@ class TAN(BackOff, TreeClassifier):
         check_feature(stats.schema, self.root)
         information = dependence(cells)
         if cells.pairs.layout.complete:
-            parents = self._tree(stats, cells, information, cells.known_together())
+            parents = self._tree(stats, cells, information, cells.known_together)
         else:
             parents = self._counted_tree(stats, cells)
         return {"_parents": parents, "information_": information}
 
     def _tree(
-        self, stats: Statistics, cells: CountTables, information: Floats, together: Floats
+        self,
+        stats: Statistics,
+        cells: CountTables,
+        information: Floats,
+        together: Callable[[], Floats],
     ) -> NDArray[np.int64]:
-        """Return the parent of each feature, from the information of every pair."""
+        """Return the parent of each feature, from the information of every pair.
+
+        `together` gives the rows in which both are observed, which a whole tree does not ask for.
+        """
         names, worth = stats.schema.names, relevance(cells)
         if self.prune is None:
             # Where a feature has no value at all, nothing depends on it.
@@ -280,7 +287,7 @@ class TAN(BackOff, TreeClassifier):
         unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
         cost = penalty(cells.sizes + cells.as_value, cells.n_classes, unit)
         return maximum_spanning_forest(
-            together * information - cost, names, relevance=worth, root=self.root
+            together() * information - cost, names, relevance=worth, root=self.root
         )
 
     def _counted_tree(self, stats: Statistics, cells: CountTables) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ import numpy as np
 from fastbayes.core.batch import GREATEST
 from fastbayes.core.numbers import as_float
 from fastbayes.core.suggestions import use_one_of
-from fastbayes.core.threads import resolved_threads
+from fastbayes.core.threads import check_threads
 from fastbayes.scan.budget import check_limit
 
 Check = Callable[[str, Any], object]
@@ -268,7 +268,7 @@ def switch(name: str, value: Any, *, on: float, below: float | None = None) -> f
 
 def worker_threads(_: str, threads: Any) -> None:
     """Raise ValueError where this is no number of threads."""
-    resolved_threads(threads)
+    check_threads(threads)
 
 
 def memory_limit(_: str, limit: Any) -> None:

@@ -44,6 +44,8 @@ class Smoothing:
         """Return (n + mass) / (total + cells mass); 0/0 is its limit 1/cells."""
         mass = self.mass(cells)
         below = total + cells * mass
+        if np.all(below > 0):
+            return np.asarray((n + mass) / below)
         with np.errstate(divide="ignore", invalid="ignore"):
             limit = 1.0 / np.maximum(cells, 1)
             return np.asarray(np.where(below > 0, (n + mass) / below, limit))

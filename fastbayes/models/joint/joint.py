@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
-from fastbayes.core.schema import labels
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.codes import MOST_CODES
 from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posterior
@@ -485,7 +484,7 @@ class JointBayes(Classifier, Iterative):
             tol=float(self.tol),
             max_iter=int(self.max_iter),
         )
-        counts, classes = stats.values.class_counts, labels(stats.schema.classes)
+        counts, classes = stats.values.class_counts, stats.schema.class_labels
         prior = log_prior(counts, float(self.alpha), self.class_prior, classes)
         return {
             "class_log_prior_": prior,

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, warn
-from fastbayes.core.schema import labels
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.column_table import ClassNumbers
@@ -193,7 +192,7 @@ class JointGaussian(Classifier, Iterative):
         mixture = CellMixture(table, gaussians, codes[inside])
         if kappa == 0 and names:
             self._check_defined(stats, mixture)
-        counts, known = stats.values.class_counts, labels(stats.schema.classes)
+        counts, known = stats.values.class_counts, stats.schema.class_labels
         off = gaussians.backed if kappa > 0 else np.zeros(len(classes), np.bool_)
         return {
             "class_log_prior_": log_prior(counts, 0.0, self.class_prior, known),

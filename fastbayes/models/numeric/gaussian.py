@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError, warn
-from fastbayes.core.schema import Feature, labels
+from fastbayes.core.schema import Feature
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows
@@ -416,7 +416,7 @@ class GaussianBayes(Discriminant, Classifier):
     # -- reading -------------------------------------------------------------------------------
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
-        counts, classes = stats.values.class_counts, labels(stats.schema.classes)
+        counts, classes = stats.values.class_counts, stats.schema.class_labels
         read = self._by_columns(stats) if self._by_column else self._by_matrices(stats)
         return read | {"class_log_prior_": log_prior(counts, 0.0, self.class_prior, classes)}
 

@@ -112,8 +112,7 @@ class Network:
         columns = indices_of(self._known(batch_codes, len(out)))
         missing = self._missing(columns)
         k = out.shape[1]
-        for hidden, families, rows in self._parts(self._needed(missing), missing):
-            scopes, order = self._eliminated(hidden, families)
+        for hidden, families, (scopes, order), rows in self._parts(self._needed(missing), missing):
             cells = order.cells * k
             # What a family's own table takes is no more than what is held already.
             if cells > max(LARGEST, *(self.tables[q].size for q in families)):
@@ -149,8 +148,10 @@ class Network:
             index.append(values.reshape(shape))
         return self.summed[q][tuple(index)]
 
-    def _parts(self, needed: Bools, missing: Bools) -> Iterator[tuple[Family, list[int], Ints]]:
-        """Yield hidden features that hang together, their families, and the rows where so."""
+    def _parts(
+        self, needed: Bools, missing: Bools
+    ) -> Iterator[tuple[Family, list[int], tuple[list[Family], Order], Ints]]:
+        """Yield hidden features that hang together, their families, as `_eliminated`, and rows."""
         label = self._labels(needed, missing)
         observed = np.array([~missing[f[-1]] | needed[f[-1]] for f in self.families])
         # Cells that are summed out, by the first of those that they hang together with: others,
@@ -171,21 +172,29 @@ class Network:
                 # A family whose child is not observed has factor 1: as long as nothing becomes
                 # large by it, it is taken along where other rows need it.
                 families = [q for q, some in zip(touched, says, strict=True) if some.any()]
-                if self._eliminated(hidden, families)[1].cells <= SMALL:
-                    yield hidden, families, same
+                if (found := self._eliminated(hidden, families))[1].cells <= SMALL:
+                    yield hidden, families, found, same
                     continue
                 for chosen, these in alike(says):
-                    yield hidden, [touched[i] for i in np.flatnonzero(chosen)], same[these]
+                    families = [touched[i] for i in np.flatnonzero(chosen)]
+                    yield hidden, families, self._eliminated(hidden, families), same[these]
 
     def _labels(self, needed: Bools, missing: Bools) -> Ints:
         """Return for each hidden feature the first one that it hangs together with, else -1."""
         none = len(missing)
         label = np.where(needed, np.arange(none)[:, None], none)
+        some = {*np.flatnonzero(needed.any(axis=1)).tolist()}
+        held = [[j for j in family if j in some] for family in self.families]
+        # Where it says something, a family joins those of its features that are hidden.
+        joins = [
+            (members, ~missing[family[-1]] | needed[family[-1]])
+            for members, family in zip(held, self.families, strict=True)
+            if len(members) > 1
+        ]
         while True:
             before = label.copy()
-            for family in self.families:
-                members, child = [*family], family[-1]
-                least = np.where(~missing[child] | needed[child], label[members].min(axis=0), none)
+            for members, says in joins:
+                least = np.where(says, label[members].min(axis=0), none)
                 for feature in members:
                     np.minimum(label[feature], least, out=label[feature], where=needed[feature])
             if np.array_equal(before, label):
