@@ -81,7 +81,8 @@ def test_aode__what_all_say_of_each_other_is_what_each_says(p: Problem, alpha: f
     cells, m = model._cells, len(model._cells.sizes)
     every = cells.every_conditional(model._rule)
     if every is None:  # a weighted row knows one of two features
-        assert cells.pairs.layout.missing.any() and p.weights is not None
+        assert p.weights is not None
+        assert cells.pairs.layout.missing.any()
         return
     rows = every_cell(cells.sizes, cells.offsets, range(m))
     found = every(rows)
