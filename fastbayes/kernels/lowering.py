@@ -322,9 +322,10 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         ]
         if (found := _FOUND.get((op, signature.args))) is None:
             function = context.typing_context.resolve_value_type(op)
-            found = function, function.get_call_type(context.typing_context, signature.args, {})
+            called = function.get_call_type(context.typing_context, signature.args, {})
+            found = context.get_function(function, called)._imp, called
             _FOUND[op, signature.args] = found
-        made = context.get_function(*found)(block, operands)
+        made = found[0](context, block, found[1], operands, loc=None)
         # Sums and products without sign may be meant to overflow.
         own = signature.return_type
         if op in NATURAL and getattr(own, "signed", False) and all(map(self._is_natural, operands)):
