@@ -16,6 +16,7 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 
 import fastbayes as fb
 from fastbayes.data.memory import TableSource
+from fastbayes.kernels import dispatch
 from fastbayes.models.registry import candidates
 from fastbayes.scan import budget
 
@@ -435,3 +436,22 @@ def test_texts_that_are_coded_once__are_no_other_rows(
     monkeypatch.setattr(TableSource, "coded", lambda source: source)
     assert coded == figures()
     assert len(coded) == 5
+
+
+def test_models_without_a_fold__take_the_kernels_of_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many rows a fold leaves, which may be fewer than compiled kernels are worth."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.integers(0, 3, 90).astype(str) for name in "ay"} | {"x": rng.random(90)}
+    chosen_by = list[float]()
+
+    def load(name: str, cells: float = math.inf, small: int = 0) -> Any:
+        if name == "gradient":
+            chosen_by.append(cells * dispatch._times.get())
+        return dispatch.numpy_twin(name)
+
+    monkeypatch.setattr(dispatch, "load", load)
+    fb.compare(pa.table(columns), "y", models=["logistic"], folds=3, race=False)
+    assert len(chosen_by) == 4  # of all rows, and without each fold
+    np.testing.assert_allclose(chosen_by, chosen_by[0], rtol=1e-12)

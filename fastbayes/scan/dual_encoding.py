@@ -46,7 +46,7 @@ def dual_encoding(learning: Callable[..., Encoder], cuts: Mapping[str, Any] | No
     )
 
 
-def repeated(encoder: Encoder) -> set[str]:
+def also_in_bins(encoder: Encoder) -> set[str]:
     """Return the numeric columns that stand once more in an encoder, as bins."""
     names = {feature.name for feature, book in encoder.features if book is None}
     return names.intersection(book.name for book in encoder.books)

@@ -557,7 +557,7 @@ class ComparisonRunner:
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
         """Return a model fitted without a fold, of which nothing is said but how it scores.
 
-        It takes the kernels that all rows take, which are loaded.
+        Kernels are chosen as for all rows: those that these take are loaded.
         """
         share = self.stats.n_rows / rest.n_rows if rest.n_rows else 1.0
         with unsaid(), dispatch.repeated(share):

@@ -9,7 +9,7 @@ from typing import Any
 from fastbayes.core.batch import Batch
 from fastbayes.data.encode import Encoder
 from fastbayes.evaluation.validate.member_rows import MemberRows
-from fastbayes.scan.dual_encoding import Views, dual_encoding, repeated
+from fastbayes.scan.dual_encoding import Views, also_in_bins, dual_encoding
 from fastbayes.statistics.bundle import Statistics
 
 # How a model sees numeric columns: as numbers, or in bins by a rule that has this name.
@@ -76,7 +76,7 @@ class SharedTally:
         wanted: dict[str, dict[str, Any]] = {name: {} for name in self.counted}
         if self.cells:
             # Bins of numbers stand behind the columns that are categories as they are.
-            n = len(encoder.books) - len(repeated(encoder))
+            n = len(encoder.books) - len(also_in_bins(encoder))
             wanted |= {name: {"columns": range(n)} for name in OF_CELLS}
         return wanted
 

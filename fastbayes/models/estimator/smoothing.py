@@ -263,8 +263,8 @@ class CountTables:
         seen = self._is_counted[rows] & (code < layout.widths[:, None])
         known = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
         if gaps.any():
-            missing, some = self.sizes[:, None], gaps[:, None]
-            known -= self._together(pair, code, seen, *np.broadcast_arrays(missing, some, code)[:2])
+            missing = np.broadcast_to(self.sizes[:, None], code.shape)
+            known -= self._together(pair, code, seen, missing, gaps[:, None])
         table = smoothing.ratio(
             self._together(pair, code, seen, code, seen), known, self.choices[:, None, None]
         )
@@ -279,7 +279,7 @@ class CountTables:
 
         pair         (m, m) positions of pairs, -1 where p and j are none
         code, other  (m, n) codes of p, of j
-        seen, there  (m, n) whether they have cells; else it is 0
+        seen, there  (m, n), or (m, 1), whether they have cells; else it is 0
         """
         layout = self.pairs.layout
         cells = self.pairs.flat.reshape(-1, max(layout.n_classes, 1))
