@@ -356,8 +356,12 @@ def test_forms__text_table_and_json() -> None:
     for row in arrow.slice(0, 2).to_pylist():
         assert row["fit_seconds"] >= 0
         assert row["predict_seconds"] > 0
-    with pytest.raises(KeyError):
-        result["other"]
+    assert [*result] == [entry.name for entry in result.entries]
+    assert [*result.values()] == [*result.entries]
+    assert len(result) == 3
+    assert "tan" in result
+    with pytest.raises(KeyError, match="'tann' is not on the board; did you mean 'tan'"):
+        result["tann"]
 
 
 def test_loss__is_that_of_the_figures() -> None:

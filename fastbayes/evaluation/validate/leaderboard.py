@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.evaluation.validate.cross_validation import Validation
 from fastbayes.evaluation.validation import CLIP
@@ -125,8 +126,8 @@ class Entry(ShortRepr):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(ShortRepr):
-    """A leaderboard of models on the same rows.
+class Comparison(ShortRepr, Mapping[str, Entry]):
+    """A leaderboard of models on the same rows: a mapping from names to entries, the best first.
 
     Attributes
     ----------
@@ -157,7 +158,16 @@ class Comparison(ShortRepr):
 
     def __getitem__(self, name: str) -> Entry:
         """Return the entry of a model, by its name."""
-        return {entry.name: entry for entry in self.entries}[name]
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise KeyError(f"{name!r} is not on the board" + did_you_mean(str(name), self))
+
+    def __iter__(self) -> Iterator[str]:
+        return (entry.name for entry in self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
 
     def blend(self) -> Any:
         """Return a `Blend` of the models of the board, fitted to the same rows.
