@@ -7,6 +7,7 @@ rival are not counted against it.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +51,20 @@ def files_read(files: Sequence[Path], threads: int) -> Run:
         return n_bytes
 
     return lambda: sum(pool().map(read, [files[k::threads] for k in range(threads)]))
+
+
+def decompressed(times: int, threads: int) -> Run:
+    """Decompress a block that stays in the cache of each core: what arithmetic alone gains.
+
+    Processors that share cores, power or a host with others do less than as many of them.
+    """
+    block = np.random.default_rng(0).integers(0, 12, 1 << 16).astype(np.uint8).tobytes()
+    packed, each = zlib.compress(block, 1), times // threads
+
+    def unpack(_: int) -> int:
+        return sum(len(zlib.decompress(packed, bufsize=len(block))) for _ in range(each))
+
+    return lambda: sum(pool().map(unpack, range(threads)))
 
 
 # -- counting ----------------------------------------------------------------------------------

@@ -30,6 +30,9 @@ from benchmarks.source_cases import indices_of, whole_table
 from benchmarks.table import row
 from fastbayes.data.source import open_source
 
+# Blocks that are unpacked, of 64 KiB: numbers of threads, powers of two, divide it.
+UNPACKED = 1 << 11
+
 
 class Job(NamedTuple):
     """Work for a number of threads.
@@ -66,6 +69,11 @@ def jobs(rows: int, folder: Path) -> Iterator[Job]:
     features, cells = table.drop_columns(["class"]), 30 * rows
     few = table.slice(0, min(rows, 1_000_000))
     indices = indices_of(table)
+
+    def unpacked(threads: int) -> Any:
+        return rivals.decompressed(UNPACKED, threads)()
+
+    yield Job("arithmetic alone: bytes unpacked in the cache", UNPACKED << 16, unpacked)
 
     def read(threads: int) -> Any:
         return rivals.memory_read(indices, threads)()
