@@ -163,6 +163,7 @@ class Spent:
 def fresh(code: str, environment: Mapping[str, str] | None = None) -> Spent:
     """Run Python code in a new process; its time is that of the whole process."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is not parsed at each start
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as output:
         child = subprocess.Popen([sys.executable, "-c", code], stdout=output, env=env)
