@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.named_arrays import named_arrays
+
 # Rows of one block. Floating-point partial sums are formed per block and folded in order,
 # so this constant is part of the meaning of a result's last bits: threads are not.
 BLOCK_ROWS = 65_536
@@ -60,7 +62,7 @@ class Batch:
         sizes = np.array([self.n_rows, self.n_classes, len(self.codes), len(self.numeric)])
         found = {"sizes": sizes, "missing": self.missing, "cells": np.array(self.cells)}
         for i, group in enumerate(self.codes):
-            found |= {f"codes.{i}.{name}": array for name, array in group._asdict().items()}
+            found |= named_arrays({f"codes.{i}": group._asdict()})
         found |= {f"numeric.{j}": column for j, column in enumerate(self.numeric)}
         held = {"classes": self.classes, "weight": self.weight}
         return found | {name: array for name, array in held.items() if array is not None}

@@ -14,11 +14,11 @@ from fastbayes.core import files
 from fastbayes.core.errors import DataError
 from fastbayes.core.files import check_target
 from fastbayes.core.iteration import Convergence
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.io import bif, pyagrum_formats, xmlbif
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.folded import arrays_of
 
 FORMATS: dict[str, ModuleType] = {
     ".bif": bif,
@@ -198,7 +198,7 @@ class FormatsMixin(NetworkTables):
                 arrays[f"table.{i}"] = table
         if hasattr(self, "statistics_"):
             header["statistics"], more = self.statistics_.state()
-            arrays |= {f"statistics.{name}": array for name, array in more.items()}
+            arrays |= named_arrays({"statistics": more})
             went = Convergence(self.converged_, self.n_iter_, self.trace_)
             header["convergence"] = went.state()
         return header, arrays

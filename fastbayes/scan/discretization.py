@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, taken
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Feature
 from fastbayes.data.columns import Codebook
 from fastbayes.data.discretize import FEW_ROWS, GREATEST_WEIGHT, CutLearner, Method, methods
@@ -30,7 +31,6 @@ from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
 from fastbayes.scan.engine import encoded_blocks, resolved_threads, threads_for
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
-from fastbayes.statistics.folded import arrays_of
 
 
 def numeric_cuts(
@@ -314,11 +314,7 @@ class Cutting(ScanRequest[CutSketches]):
     def to_bytes(self, value: CutSketches) -> bytes:
         """Return the bytes of what rows say."""
         classes = {} if value.classes is None else {"classes": value.classes}
-        arrays = {
-            f"{fold}.{name}": array
-            for fold, learner in enumerate(value.learners)
-            for name, array in learner.arrays().items()
-        }
+        arrays = named_arrays({i: each.arrays() for i, each in enumerate(value.learners)})
         return files.to_bytes({"kind": "cuts"}, {**arrays, **classes})
 
     def from_bytes(self, data: bytes) -> CutSketches:

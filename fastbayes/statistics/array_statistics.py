@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.named_arrays import arrays_of
 from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.feature_sums import FeatureSums
-from fastbayes.statistics.folded import arrays_of, check_numbers, named_arrays, without
+from fastbayes.statistics.folded import arrays_in_file, check_numbers, without
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}
 # The part that is counted over all classes together: moments without weights or classes.
@@ -178,7 +179,7 @@ class ArrayStatistics:
             "names": None if self.names is None else list(self.names),
             "options": dict(self.options),
         }
-        return header, {"sizes": self._sizes(), **named_arrays(self.parts)}
+        return header, {"sizes": self._sizes(), **arrays_in_file(self.parts)}
 
     @classmethod
     def from_state(

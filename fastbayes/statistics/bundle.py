@@ -15,6 +15,7 @@ import pyarrow as pa
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Schema
 from fastbayes.core.schema_file import packed, unpacked
@@ -30,7 +31,7 @@ from fastbayes.statistics import (
     TripleCounts,
     ValueCounts,
 )
-from fastbayes.statistics.folded import arrays_of, folds_together, named_arrays, parts_from, without
+from fastbayes.statistics.folded import arrays_in_file, folds_together, parts_from, without
 from fastbayes.statistics.table import from_table, to_table
 
 T = TypeVar("T", bound=Statistic)
@@ -388,10 +389,9 @@ class Statistics:
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return a JSON-able header and named arrays from which `from_state` rebuilds."""
         schema, arrays = packed(self.schema)
-        named = {f"schema.{key}": value for key, value in arrays.items()}
-        named |= named_arrays(self.parts)
+        named = {**named_arrays({"schema": arrays}), **arrays_in_file(self.parts)}
         for i, fold in enumerate(self.folds):
-            named |= named_arrays(fold.parts, f"fold.{i}.")
+            named |= arrays_in_file(fold.parts, f"fold.{i}.")
         if self.ledger:
             named["ledger"] = self.ledger.to_array()
         header = {

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
 from fastbayes.core.errors import DataError
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema
 from fastbayes.statistics.base import RetractionError, Statistic
 from fastbayes.statistics.registry import kind_of
@@ -30,18 +31,9 @@ def folds_together(a: Any, b: Any, operation: Callable[[Any, Any], Any]) -> dict
     }
 
 
-def named_arrays(parts: Mapping[str, Statistic], prefix: str = "") -> dict[str, Any]:
+def arrays_in_file(parts: Mapping[str, Statistic], prefix: str = "") -> dict[str, Any]:
     """Return the arrays of statistics by their names in a file."""
-    return {
-        f"{prefix}{name}.{key}": value
-        for name, part in parts.items()
-        for key, value in part.arrays().items()
-    }
-
-
-def arrays_of(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the arrays whose names in a file begin so, by the rest of their names."""
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    return named_arrays({name: part.arrays() for name, part in parts.items()}, prefix)
 
 
 def without(
@@ -66,7 +58,7 @@ def without(
 def parts_from(
     names: Sequence[str], arrays: Mapping[str, Any], schema: Schema, prefix: str = ""
 ) -> dict[str, Statistic]:
-    """Return the statistics that `named_arrays` wrote.
+    """Return the statistics that `arrays_in_file` wrote.
 
     Raises
     ------

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.picks import Picks
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
@@ -41,7 +42,6 @@ from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.folded import arrays_of
 
 # The least that a feature says of a class in an explanation: the log of the smallest number.
 LEAST_NATS = float(np.log(np.finfo(np.float64).tiny))
@@ -502,11 +502,7 @@ class Blend(TableRows):
             "log_loss": list(self.log_loss_),
             "n_folds": self.n_folds_,
         }
-        return header, {
-            f"{part}.{name}": array
-            for part, named in parts.items()
-            for name, array in named.items()
-        }
+        return header, named_arrays(parts)
 
     @classmethod
     def from_state(

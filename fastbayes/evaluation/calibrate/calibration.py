@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import posterior_samples, step_of
 from fastbayes.evaluation.calibrate.held_out_posteriors import HeldOut, held_out, held_out_of_arrays
@@ -541,9 +542,7 @@ class Calibrated(TableRows, Iterative):
             "convergence": self._convergence.state(),
         }
         parts = {"model": arrays, "map": found.arrays()}
-        return options, {
-            f"{part}.{n}": a for part, named in parts.items() for n, a in named.items()
-        }
+        return options, named_arrays(parts)
 
     @classmethod
     def from_state(
@@ -577,15 +576,10 @@ class Calibrated(TableRows, Iterative):
         given = params["model"]
         self = cls(**{**params, "model": None if given is None else made(given, source)})
         self._check_parameters()
-
-        def under(start: str) -> dict[str, Any]:
-            return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
-
         like = self.unfitted()
-        model = like.from_state(
-            like.get_params(deep=False), header["model"], under("model."), source
-        )
-        self.calibration_ = MAPS[self.method].of(under("map."))
+        own = arrays_of(arrays, "model.")
+        model = like.from_state(like.get_params(deep=False), header["model"], own, source)
+        self.calibration_ = MAPS[self.method].of(arrays_of(arrays, "map."))
         k = len(model.classes_)
         self.calibration_(np.full((1, k), -np.log(k)))  # fails if made for other classes
         self.validation_, self.fixed_ = header["validation"], tuple(header["fixed"])

@@ -24,6 +24,7 @@ from fastbayes.core.errors import (
     described,
     error_of,
 )
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema, Shape
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import WithoutFold
@@ -48,7 +49,6 @@ from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 from fastbayes.scan.fold_statistics import refuse, training
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, ViewElsewhere
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.folded import arrays_of, named_arrays
 from fastbayes.statistics.registry import kind_of
 
 logger = logging.getLogger("fastbayes")
@@ -155,20 +155,17 @@ class Score:
         Probabilities of rows are not among them.
         """
         header: dict[str, Any] = {"lost": int(self.lost), "seconds": self.seconds, "moments": None}
-        arrays: dict[str, NDArray[Any]] = {}
-        for fold, evaluator in enumerate(self.evaluators):
-            arrays |= {f"{fold}.{name}": array for name, array in evaluator.arrays().items()}
+        parts: dict[Any, Any] = {i: each.arrays() for i, each in enumerate(self.evaluators)}
         if self.held:
-            own = joined([batch for _, _, batch in self.held]).arrays()
-            arrays |= {f"held.{name}": array for name, array in own.items()}
+            parts["held"] = joined([batch for _, _, batch in self.held]).arrays()
+        if self.paired is not None:
+            parts["paired"] = self.paired.arrays()
+        arrays = named_arrays(parts)
         if self.moments is not None:
             sizes, *n = self.moments.shape
             header["moments"] = [self.moments.name, *map(int, n)]
             arrays["sizes"] = sizes
-            arrays |= named_arrays({"moments": self.moments})
-        if self.paired is not None:
-            own = self.paired.arrays()
-            arrays |= {f"paired.{name}": array for name, array in own.items()}
+            arrays |= named_arrays({"moments": self.moments.arrays()})
         return header, arrays
 
     def take(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -408,13 +405,13 @@ class Scoring(ScanRequest[Scores]):
 
     def to_bytes(self, value: Scores) -> bytes:
         """Return the bytes of scores."""
-        arrays = {f"rows.{name}": np.asarray(n) for name, n in value.scanned._asdict().items()}
+        rows = {name: np.asarray(n) for name, n in value.scanned._asdict().items()}
+        parts: dict[Any, Any] = {"rows": rows}
         models = []
         for i, (score, error) in enumerate(zip(value.scores, value.errors, strict=True)):
-            header, own = score.state()
+            header, parts[i] = score.state()
             models.append({**header, "error": None if error is None else described(error)})
-            arrays |= {f"{i}.{name}": array for name, array in own.items()}
-        return files.to_bytes({"kind": "scores", "models": models}, arrays)
+        return files.to_bytes({"kind": "scores", "models": models}, named_arrays(parts))
 
     def from_bytes(self, data: bytes) -> Scores:
         """Return the scores whose bytes these are."""

@@ -21,6 +21,7 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
+from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema, labels
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
@@ -104,12 +105,7 @@ class Fit:
             "layout": {} if layout is None else {n: getattr(layout, n) for n in STANDS},
             "memory": {} if memory is None else memory.arrays(),
         }
-        named = {
-            f"{PREFIX}{part}.{name}": array
-            for part, arrays in parts.items()
-            for name, array in arrays.items()
-        }
-        return {name: getattr(self, name) for name in HEADER}, named
+        return {name: getattr(self, name) for name in HEADER}, named_arrays(parts, PREFIX)
 
     @classmethod
     def from_state(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -119,9 +115,8 @@ class Fit:
         """
 
         def own(part: str) -> dict[str, Any]:
-            start = f"{PREFIX}{part}."
-            named = {n: np.array(array) for n, array in arrays.items() if n.startswith(start)}
-            return {name.removeprefix(start): array for name, array in named.items()}
+            stored = arrays_of(arrays, f"{PREFIX}{part}.")
+            return {name: np.array(array) for name, array in stored.items()}
 
         coefficients = Coefficients.from_arrays(own("coefficients"))
         layout = memory = None
