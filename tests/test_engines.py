@@ -433,8 +433,11 @@ def test_processes__that_are_killed_while_they_wait(tmp_path: Path) -> None:
     assert not pids & {*processes.map(pid_of, range(8))}
 
 
-def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was handed over then nobody does, nor says so."""
+@pytest.mark.parametrize("pipe", ["open", "closed"])
+def test_processes__that_die_while_work_is_handed_over(
+    pipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was handed over then nobody does, nor says so; a new process may find no pipe."""
     executors: list[Any] = []
 
     class Executor:
@@ -445,6 +448,8 @@ def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.Monke
         def submit(self, f: Callable[[Any], Any], item: Any) -> Future[Any]:
             self.handed += 1
             future: Future[Any] = Future()
+            if self is executors[0] and self.handed == 3 and pipe == "closed":
+                raise OSError("handle is closed")
             if self is executors[0] and self.handed > 3:
                 raise BrokenProcessPool
             if self is not executors[0] or self.handed == 2:
@@ -458,6 +463,22 @@ def test_processes__that_die_while_work_is_handed_over(monkeypatch: pytest.Monke
     monkeypatch.setattr(pool, "PATIENCE", 0.01)
     assert [*pool.paths("a.parquet", processes=2).map(str, range(3))] == ["0", "1", "2"]
     assert [executor.handed for executor in executors] == [4, 2]
+
+
+def test_processes__that_cannot_begin_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Executor:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def submit(self, f: Callable[[Any], Any], item: Any) -> Future[Any]:
+            raise OSError(24, "Too many open files")
+
+        def shutdown(self, **_: Any) -> None:
+            pass
+
+    monkeypatch.setattr(pool, "ProcessPoolExecutor", Executor)
+    with pytest.raises(OSError, match="Too many open files"):
+        [*pool.paths("a.parquet", processes=2).map(str, range(3))]
 
 
 def pid_of(_: int) -> int:

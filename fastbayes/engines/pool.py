@@ -117,7 +117,11 @@ class _Processes:
                 self._n, mp_context=self._context, initializer=_begin
             )
             weakref.finalize(self, self._executor.shutdown, wait=False, cancel_futures=True)
-        return self._executor.submit(function, item)
+        try:
+            return self._executor.submit(function, item)
+        except OSError:  # of what a new process was to be given, when another one ended
+            self._executor.submit(int, 0)  # says so
+            raise
 
 
 def _ended(future: Future[Any]) -> bool:
