@@ -187,13 +187,14 @@ class PackedRows:
     passes: float = field(default=0.0)
 
     def each(self, run: Callable[[Any], T]) -> Iterator[T]:
-        """Yield what a pass returns of each part of the rows, in order."""
+        """Return what a pass returns of each part of the rows, in order."""
         self.passes += 1.0
-        if self.held is not None:
-            yield from engine.in_order(run, self.held, self.threads if len(self.held) > 1 else 1)
-            return
-        assert self.scan is not None
-        yield from (found for parts in self.scan(run) for found, _, _ in parts)
+        if self.held is None:
+            assert self.scan is not None
+            return (found for parts in self.scan(run) for found, _, _ in parts)
+        if len(self.held) == 1:  # of few rows: what hands parts out would take as long as the pass
+            return map(run, self.held)
+        return engine.in_order(run, self.held, self.threads)
 
     def sums(self, run: Callable[[Any], Any]) -> Any:
         """Return the sum of what a pass returns, an array or a loss and an array, in order."""

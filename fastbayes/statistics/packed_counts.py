@@ -176,8 +176,9 @@ class PackedCounts(Statistic):
     def group(self, q: int) -> NDArray[Any]:
         """Return the (w_1, ..., w_n, n_classes) counts of a group, missing values included."""
         layout, k = self.layout, self.layout.n_classes
-        cells = self.flat[layout.starts[q] :][: layout.cells[q] * k]
-        return cells.reshape(*layout.widths[list(self.features(q))].tolist(), k)
+        begin, members = int(layout.starts[q]), layout.members[q]
+        cells = self.flat[begin : begin + int(layout.cells[q]) * k]
+        return cells.reshape(*layout.widths[members[members >= 0]].tolist(), k)
 
     def features(self, q: int) -> tuple[int, ...]:
         """Return the features of a group."""

@@ -492,12 +492,14 @@ class ComparisonRunner:
                 self.progress(rows)
 
         encoder = tally.encoder(learning, cuts)
+        # In cut points of all rows folds are of no use to models that learn others without each.
+        by_folds = whole and (tally.both or not tally.learned)
         found = engine.scan(
             source,
             encoder,
             tally.counted if whole else tally.counted_without(encoder),
             progress=progress,
-            folds=self.opened.folds if whole else None,
+            folds=self.opened.folds if by_folds else None,
             besides=tally.besides,
             **self.options,
         )

@@ -326,6 +326,9 @@ GROUPS = 16
 # Plans that are kept, and bytes of the tables of each pass; at least so many tables.
 PLANS, TABLES, LEAST = 256, 2**26, 8
 
+# What a sweep of another kind takes for shares.
+NO_SHARES = np.empty((0, 0), np.float32)
+
 # What a sweep adds up, or writes.
 RESIDUALS, PRODUCTS, CURVATURE, SHARES, MARGINS = range(5)
 
@@ -360,6 +363,11 @@ class Gradient:
         self.layout = layout
         outputs = layout.n_outputs
         self.width = 1 if outputs == 1 else 4 if outputs <= 4 else 8 if outputs <= 8 else 16
+        self.tiles = -(-outputs // self.width)
+        self.height = self.tiles * self.width  # lanes of a row, those beyond the last output too
+        self.rows = SINGLE_ROWS if outputs == 1 else max(LANE_CELLS // self.height // 8 * 8, 8)
+        self.numeric = layout.numeric
+        self.no_classes = readonly(np.empty(0, np.uint8 if outputs == 1 else np.uint16))
         # Rows that are read anew may lack other values in every block.
         self._plan_of = lru_cache(PLANS)(partial(_planned, layout))
 
@@ -431,68 +439,70 @@ class Hessian:
 
 
 class _Sweep:
-    """One pass: coefficients or a direction as tables, of each plan when it first comes."""
+    """One pass: coefficients or a direction as tables, of each plan when it first comes.
+
+    Of few rows there are thousands of passes: what is the same in all of them is the gradient's.
+    """
 
     def __init__(self, gradient: Gradient, kind: int, theta: Floats) -> None:
-        self._layout, self._width, self._kind = gradient.layout, gradient.width, kind
+        self._gradient, self._kind = gradient, kind
         self._theta = readonly(np.array(theta, np.float64))
-        self._tiles = -(-self._layout.n_outputs // self._width)
-        first = self._layout.rows.numeric
-        self._numeric = slice(first, first + self._layout.n_numeric)
-        most = TABLES // (8 * self._theta.size * self._width // self._layout.n_outputs)
-        table = partial(_table, self._theta, self._width, self._tiles)
-        self._filled = lru_cache(min(max(most, LEAST), PLANS))(table)
+        self._tables: dict[GradientPlan, Floats] = {}
 
-    def __call__(self, packed: Packed, shares: Coarse | None = None) -> tuple[Floats, Floats]:
+    def __call__(self, packed: Packed, shares: Coarse = NO_SHARES) -> tuple[Floats, Floats]:
         """Return loss and compensation (2,), and the sums (P, M) or the margins (n_rows, M).
 
         shares  OUT  (M, n_rows up to eights): written by SHARES, read by PRODUCTS
         """
-        layout, width, n = self._layout, self._width, packed.n_rows
-        outputs, length = layout.n_outputs, int(packed.plan.start[-1]) * width
-        sweep, height, rows = partial(sweep_single, self._kind), 1, SINGLE_ROWS
-        if width > 1:
-            sweep = partial(sweep_lanes, self._kind, width)
-            height = self._tiles * width
-            rows = max(LANE_CELLS // height // 8 * 8, 8)
-        rows = min(rows, max(padding(n), 8))
+        gradient, theta, plan, n = self._gradient, self._theta, packed.plan, packed.n_rows
+        (n_coefficients, outputs), width = theta.shape, gradient.width
+        length = int(plan.start[-1]) * width
+        sweep, kinds = (sweep_lanes, (width,)) if width > 1 else (sweep_single, ())
+        rows = min(gradient.rows, max(padding(n), 8))
         adds = self._kind not in (SHARES, MARGINS)
         out = np.empty((n if self._kind == MARGINS else 0, outputs))
-        acc = _zeros(self._tiles * length if adds else 0)
-        sums, loss = np.zeros((1 + layout.n_numeric, outputs)), np.zeros(2)
-        classes = packed.classes
-        if classes is None:
-            classes = readonly(np.empty(0, np.uint8 if outputs == 1 else np.uint16))
+        acc = _zeros(gradient.tiles * length if adds else 0)
+        sums, loss = np.zeros((1 + gradient.layout.n_numeric, outputs)), np.zeros(2)
+        classes = gradient.no_classes if packed.classes is None else packed.classes
         sweep(
-            *(packed.codes, packed.wide, packed.plan.start),
-            *(self._filled(packed.plan), packed.numbers),
-            *(self._theta[self._numeric], self._theta[0], classes, packed.weight, n),
-            np.empty((0, 0), np.float32) if shares is None else shares,
+            *(self._kind, *kinds, packed.codes, packed.wide, plan.start),
+            *(self._table(plan, length), packed.numbers, theta[gradient.numeric], theta[0]),
+            *(classes, packed.weight, n, shares),
             # One cache line more, lest all outputs of a row fall into the same cache set.
-            *(np.empty((height, rows + 8)), acc, sums, loss, out),
+            *(np.empty((gradient.height, rows + 8)), acc, sums, loss, out),
         )
         if not adds:
             return loss, out
-        result = np.zeros(self._theta.shape)
+        result = np.zeros((n_coefficients, outputs))
         result[0] = sums[0]
-        result[self._numeric] = sums[1:]
-        for tile in range(self._tiles):
+        result[gradient.numeric] = sums[1:]
+        members = _members(plan)
+        for tile in range(gradient.tiles):
             part = acc[tile * length : (tile + 1) * length]
-            take_apart(part, width, tile * width, *_members(packed.plan), result)
+            take_apart(part, width, tile * width, *members, result)
         return loss, result
+
+    def _table(self, plan: GradientPlan, length: int) -> Floats:
+        """Return the sums of coefficients in the cells of a plan, (tiles * length,)."""
+        table = self._tables.get(plan)
+        if table is None:
+            most = TABLES // max(8 * self._gradient.tiles * length, 1)
+            if len(self._tables) >= max(min(most, PLANS), LEAST):
+                self._tables.clear()
+            table = self._tables[plan] = self._filled(plan, length)
+        return table
+
+    def _filled(self, plan: GradientPlan, length: int) -> Floats:
+        gradient, members = self._gradient, _members(plan)
+        table = _zeros(gradient.tiles * length)
+        for tile in range(gradient.tiles):
+            part = table[tile * length : (tile + 1) * length]
+            fill_cells(self._theta, gradient.width, tile * gradient.width, *members, part)
+        return readonly(table)
 
 
 def _planned(layout: Layout, absent: bytes, most: int) -> GradientPlan:
     return plan_of(layout, np.frombuffer(absent, np.bool_), most)
-
-
-def _table(theta: Floats, width: int, tiles: int, plan: GradientPlan) -> Floats:
-    length = int(plan.start[-1]) * width
-    table = _zeros(tiles * length)
-    for tile in range(tiles):
-        part = table[tile * length : (tile + 1) * length]
-        fill_cells(theta, width, tile * width, *_members(plan), part)
-    return readonly(table)
 
 
 def _members(plan: GradientPlan) -> tuple[Any, ...]:

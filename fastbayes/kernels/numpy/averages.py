@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +18,6 @@ from fastbayes.kernels.shared.scoring import tie_of
 
 # Numbers of the children's tables that are looked up at a time.
 NUMBERS = 2**18
-# Those that take as long as all that is done for one parent before the first.
-BEGUN = 10_000
 
 
 class AverageScorer(JointScorer):
@@ -41,8 +39,8 @@ class AverageScorer(JointScorer):
     precision
         "exact" is float64 throughout. With "fast", compiled code multiplies in float32.
     every
-        every(rows) returns P(x_j | c, x_p) of all p and j, (n_features, n_features, n, n_classes),
-        of rows (n_features, n) of `tables`, 1 where j is p: of few rows all parents at once.
+        every(rows) returns Σ_j ln P(x_j | c, x_p) of all p, (n_features, n, n_classes) nats, over
+        the features j other than p, of rows (n_features, n) of `tables`.
 
     Notes
     -----
@@ -81,19 +79,18 @@ class AverageScorer(JointScorer):
     ) -> None:
         """Write ln P(c, x) of every row and class into `out` (n_rows, n_classes)."""
         self._fallback.log_joint(batch_codes, numeric, out)
+        if not self._parents:
+            return
         columns = columns_of(batch_codes)
         rows = np.empty((len(self._offsets) - 1, len(out)), np.int64)
         for j, begin in enumerate(self._offsets[:-1]):
             rows[j] = columns[j] + begin
         each = len(rows) * out.shape[1]
-        # Of more rows tables of all values of the parents have less to take logs of.
-        tables = len(self._own) ** 2 * out.shape[1] + BEGUN * len(self._parents)
-        few = each * len(rows) * len(out) <= tables and each * len(rows) <= NUMBERS
-        every = self._every if few else None
+        every = self._every if each * len(rows) <= NUMBERS else None
         step = max(1, NUMBERS // max(1, each if every is None else each * len(rows)))
         for lo in range(0, len(out), step):
             some = rows[:, lo : lo + step]
-            terms = self._terms(some) if every is None else self._terms_of_few(every, some)
+            terms = np.stack([*self._terms(some)]) if every is None else every(some)[self._parents]
             self._average(some, terms, out[lo : lo + step])
 
     def _terms(self, rows: Ints) -> Iterator[Floats]:
@@ -115,17 +112,11 @@ class AverageScorer(JointScorer):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(table[value, rows]))
 
-    def _terms_of_few(self, every: Callable[[Ints], Floats], rows: Ints) -> Floats:
-        """Return what `_terms` yields, by what all features say of each other at once."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(every(rows)).sum(axis=1)[self._parents])
-
-    def _average(self, rows: Ints, terms: Iterable[Floats], out: Floats) -> None:
+    def _average(self, rows: Ints, terms: Floats, out: Floats) -> None:
         """Write log joints of rows (offset + code of each feature) with a super-parent."""
-        total = np.zeros(len(out))
-        joint = np.full(out.shape, -np.inf)
-        for p, given in zip(self._parents, terms, strict=True):
-            total += self._weight[rows[p]]
-            np.logaddexp(joint, self._own[rows[p]] + given, out=joint)
+        parents = rows[self._parents]
+        # One after the other, whatever the number of rows: so no bit depends on it.
+        total = np.add.accumulate(self._weight[parents])[-1]
         some = total > 0
+        joint = np.logaddexp.reduce(self._own[parents] + terms)
         out[some] = joint[some] - np.log(total[some])[:, None]

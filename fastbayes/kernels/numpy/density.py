@@ -143,7 +143,8 @@ def add_curve(
 def add_student(x: Floats, parts: Floats, step: int, lo: int, n: int, acc: Floats) -> None:
     """Add Student's t at numbers to `acc`; see the compiled twin."""
     x = x[lo : lo + n]
-    for c, (mean, rest, inverse, level, power) in enumerate(parts.T.tolist()):
-        with np.errstate(over="ignore", invalid="ignore"):
-            t = np.fmin(np.abs((x - mean) - rest) * inverse, FARTHEST)
-        acc[c * step, :n] += np.where(np.isnan(x), 0.0, level - power * np.log1p(t * t))
+    mean, rest, inverse, level, power = parts[..., None]  # of all curves at once
+    with np.errstate(over="ignore", invalid="ignore"):
+        t = np.fmin(np.abs((x - mean) - rest) * inverse, FARTHEST)
+    for c, term in enumerate(np.where(np.isnan(x), 0.0, level - power * np.log1p(t * t))):
+        acc[c * step, :n] += term

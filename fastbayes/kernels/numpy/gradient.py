@@ -15,6 +15,8 @@ from fastbayes.kernels.shared.arrays import Floats
 # Multiplications of a product of matrices that no BLAS shares out among threads: theirs cost more
 # than such products take, and more threads than the caller asked for would wait for each other.
 ONE_THREAD = 1 << 17
+# Rows of such a product, at least: of less it is no product of matrices.
+FEWEST = 8
 # What a multiplication of a product of matrices takes, over what a term of a row does otherwise;
 # products with directions that a step of Newton's method takes, about.
 CHEAPER, PRODUCTS = 1 / 80, 16
@@ -259,17 +261,14 @@ class Hessian:
         def run(packed: Packed) -> Floats:
             shares, x = self._shares_of(packed), packed.indicators(layout)
             found = np.zeros((size, m, size, m))
-            for k in range(own):
-                for other in range(k, own):
-                    p = shares[:, k]
-                    # Of two classes the product of both shares is what is kept.
-                    share = p if m == 1 else p * ((k == other) - shares[:, other])
-                    if packed.weight is not None:
-                        share = share * packed.weight
-                    block = np.zeros((size, size))
-                    for some in _pieces(packed.n_rows, block.size):
-                        block += (x[some].T * share[some]) @ x[some]
-                    found[:, k, :, other] = found[:, other, :, k] = block
+            first, second = np.triu_indices(own)
+            p = shares[:, first]
+            if m > 1:  # of two classes the product of both shares is what is kept
+                p *= (first == second) - shares[:, second]
+            if packed.weight is not None:
+                p *= packed.weight[:, None]
+            for k, other, block in zip(first, second, _weighted_products(x, p), strict=True):
+                found[:, k, :, other] = found[:, other, :, k] = block
             if m > 1:
                 found[..., -1] = -found[..., :-1].sum(axis=3)
                 found[:, -1] = -found[:, :-1].sum(axis=1)
@@ -302,6 +301,26 @@ def _grouped(
     picks = flat[order]
     starts = np.flatnonzero(np.diff(picks, prepend=length))
     return order % max(index.shape[1], 1), starts, picks[starts].astype(np.intp)
+
+
+def _weighted_products(x: Floats, weights: Floats) -> Floats:
+    """Return Xᵀ diag(w) X for each column w of weights, (n_weights, P, P)."""
+    n, size = x.shape
+    found = np.zeros((weights.shape[1], size, size))
+    each = size * (size + 1) // 2 * len(found)
+    if len(found) > size and each * FEWEST <= ONE_THREAD:
+        # Products of two columns, for all weights at once.
+        left, right = np.triu_indices(size)
+        sums = np.zeros((len(left), len(found)))
+        for some in _pieces(n, each):
+            rows = np.ascontiguousarray(x[some].T)
+            sums += (rows[left] * rows[right]) @ weights[some]
+        found[:, left, right] = found[:, right, left] = sums.T
+        return found
+    for block, weight in zip(found, weights.T, strict=True):
+        for some in _pieces(n, size * size):
+            block += (x[some].T * weight[some]) @ x[some]
+    return found
 
 
 def _pieces(n_rows: int, each: int) -> Iterator[slice]:

@@ -138,7 +138,7 @@ class AODE(Averaged):
             self._weight,
             partial(self._cells.conditional, smoothing=self._rule),
             self.precision,
-            self._cells.every_conditional(self._rule),
+            self._cells.log_sums(self._rule),
         )
 
     def _numbers(self) -> int:

@@ -38,6 +38,9 @@ from fastbayes.statistics import FamilyCounts
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE, APART, BELOW
 
+# Numbers of the tables of all families together that are worked out at once.
+MOST_AT_ONCE = 1 << 19
+
 
 def with_families(
     stats: Statistics,
@@ -162,13 +165,15 @@ class FamilyTables(CountTables):
 
     def _laid_out(self, place: int, kept: Family) -> Floats:
         block = self._counts.group(place)
-        summed = tuple(a for a, f in enumerate(self._counts.features(place)) if f not in kept)
-        block = block.sum(axis=summed) if summed else block
-        result = np.zeros((*(self.sizes[list(kept)] + 2), self.n_classes))
-        result[tuple(slice(w) for w in block.shape[:-1])] = block
-        for axis, f in enumerate(kept):
-            if not self.as_value[f]:
-                result[(slice(None),) * axis + (self.sizes[f],)] = 0.0
+        if block.ndim > len(kept) + 1:
+            features = enumerate(self._counts.features(place))
+            block = block.sum(axis=tuple(a for a, f in features if f not in kept))
+        sizes = self.sizes[list(kept)].tolist()
+        result = np.zeros((*[size + 2 for size in sizes], self.n_classes))
+        result[tuple(map(slice, block.shape[:-1]))] = block
+        for axis, (f, size) in enumerate(zip(kept, sizes, strict=True)):
+            if block.shape[axis] > size and not self.as_value[f]:
+                result[(slice(None),) * axis + (size,)] = 0.0
         return result
 
     def ratio(self, q: int, smoothing: Smoothing, n: Floats, total: Floats) -> Floats:
@@ -195,12 +200,34 @@ class FamilyTables(CountTables):
         Shaped as its counts; 0 where x_j is no observation.
         """
         n, j = self.counts(q), self.families[q][-1]
-        whole = n.shape
-        if self.class_is[q] == APART:
+        whole, apart = n.shape, self.class_is[q] == APART
+        if apart:
             n = n.sum(axis=-1, keepdims=True)
         table = self.ratio(q, smoothing, n, n.sum(axis=-2, keepdims=True))
-        table[..., ~self.shown(j), :] = 1.0
-        return np.broadcast_to(logs(table), whole)
+        table[..., self.hidden[self.offsets[j] : self.offsets[j + 1]], :] = 1.0
+        table = logs(table)
+        return np.broadcast_to(table, whole) if apart else table
+
+    def tables(self, smoothing: Smoothing) -> list[Floats]:
+        """Return the `table` of each family: all at once where cells are few."""
+        every = range(len(self.families))
+        counts = [self.counts(q) for q in every]
+        cells = sum(n.size for n in counts)
+        if not 0 < cells <= MOST_AT_ONCE or smoothing.kind == "bdeu" or APART in self.class_is:
+            return [self.table(q, smoothing) for q in every]
+        # A line is a distribution of a feature; all lines stand one below the other.
+        feature = np.array([j for *_, j in self.families])
+        lines = np.array([n[..., 0, 0].size for n in counts])
+        of_line = np.repeat(feature, lines)
+        width = self.sizes[of_line] + 2
+        begins = np.cumsum(width) - width
+        n = np.concatenate([n.reshape(-1, self.n_classes) for n in counts])
+        line = np.repeat(np.arange(len(width)), width)
+        total = np.add.reduceat(n, begins)[line]
+        table = smoothing.ratio(n, total, self.choices[of_line][line][:, None])
+        table[self.hidden[self.offsets[of_line][line] + np.arange(len(line)) - begins[line]]] = 1.0
+        parts = np.split(logs(table), np.cumsum(lines * (self.sizes[feature] + 2))[:-1])
+        return [part.reshape(n.shape) for part, n in zip(parts, counts, strict=True)]
 
     def of_class(self, smoothing: Smoothing) -> Floats:
         """Return P(c | parents), (S_p + 2, ..., K)."""
@@ -357,7 +384,7 @@ class FamilyModel(AsNetwork, OneDependence):
         self, cells: FamilyTables, smoothing: Smoothing
     ) -> tuple[list[Floats], dict[str, Any]]:
         """Return ln P(x_j | parents, c) of each family, and attributes that tell how it went."""
-        return [cells.table(q, smoothing) for q in range(len(cells.families))], {}
+        return cells.tables(smoothing), {}
 
     def _read(self, stats: Statistics) -> dict[str, Any]:
         found, rule = super()._read(stats), self._smoothing()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.information import class_pairs
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.statistics.pair_counts import PairCounts
+from fastbayes.statistics.pair_counts import PairCounts, PairLayout
 
 Ints = NDArray[np.int64]
 
@@ -63,15 +63,25 @@ def interaction_information(pairs: PairCounts, *, as_value: bool) -> Floats:
     margin = np.ascontiguousarray(pairs.flat.reshape(-1, layout.n_classes).sum(axis=1))
     starts = layout.starts // layout.n_classes
     kernel(margin, *places, starts, sizes, layout.widths, 1, found[1])
-    n_rows = np.array(
-        [
-            margin[at : at + cells].reshape(shape)[:a, :b].sum()
-            for at, cells, shape, a, b in zip(
-                *(starts, layout.cells, layout.shapes, sizes[places[0]], sizes[places[1]]),
-                strict=True,
-            )
-        ]
-    )
+    n_rows = _rows_of(layout, margin, sizes)
     free = np.maximum(sizes - 1, 0)
     chance = (layout.n_classes - 1) * free[places[0]] * free[places[1]] / 2
     return np.asarray(n_rows * (found[0] - found[1]) - chance)
+
+
+def _rows_of(layout: PairLayout, margin: NDArray[Any], sizes: Ints) -> NDArray[Any]:
+    """Return the rows in which both features of each pair are known, (n_pairs,).
+
+    margin  (n_cells,) counts of all classes together
+    sizes   (m,) values of each feature
+    """
+    found, there = np.zeros(len(layout.members), margin.dtype), layout.cells > 0
+    starts = layout.starts // layout.n_classes
+    if there.any():
+        found[there] = np.add.reduceat(margin, starts[there])
+    gap = layout.widths > sizes
+    for q in np.flatnonzero(gap[layout.first] | gap[layout.second]).tolist():
+        (i, j), at = layout.members[q], starts[q]
+        block = margin[at : at + layout.cells[q]].reshape(layout.shapes[q])
+        found[q] = block[: sizes[i], : sizes[j]].sum()
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,9 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import PairCounts, ValueCounts
 
 Ints = NDArray[np.int64]
+
+# Counts below this have their logarithms looked up: the table stays in the second-level cache.
+MOST_LOGS = 1 << 15
 
 
 class Smoothing:
@@ -242,56 +244,19 @@ class CountTables:
         """Return P(x_j = b | c, x_p = a)."""
         return ConditionalTable(self, p, smoothing)
 
-    def every_conditional(self, smoothing: Smoothing) -> Callable[[Ints], Floats] | None:
-        """Return the function from rows (m, n) to P(x_j | c, x_p) of all p and j, (m, m, n, K).
+    def log_sums(self, smoothing: Smoothing) -> LogSums | None:
+        """Return the function from rows (m, n) to Σ_j ln P(x_j | c, x_p) of all p, (m, n, K).
 
-        None where weights were added and values are missing that are no observations: the rows
-        that know both features are those that know one less others, and sums of weights are off by
-        their rounding.
+        None where a count of 0 may have no logarithm, where pairs were left out, and where weights
+        were added and values are missing that are no observations: the rows that know both features
+        are those that know one less others, and sums of weights are off by their rounding.
         """
         gaps = self.pairs.layout.missing & ~self.as_value
-        if self.pairs.weighted and gaps.any():
+        smooth = smoothing.kind == "laplace" and smoothing.alpha > 0
+        if not smooth or (self.pairs.weighted and gaps.any()):
             return None
-        return partial(self._conditionals, smoothing, gaps)
-
-    def _conditionals(self, smoothing: Smoothing, gaps: NDArray[np.bool_], rows: Ints) -> Floats:
-        """Return P(x_j | c, x_p) of all features p and j; 1 of p itself."""
-        layout, every = self.pairs.layout, np.arange(len(self.sizes))
-        low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
-        pair = np.where(low < high, layout.find(low, high), -1)
-        code = rows - self.offsets[:-1, None]
-        seen = self._is_counted[rows] & (code < layout.widths[:, None])
-        known = np.where((pair >= 0)[..., None, None], self.n[rows][:, None], 0.0)
-        if gaps.any():
-            missing = np.broadcast_to(self.sizes[:, None], code.shape)
-            known -= self._together(pair, code, seen, missing, gaps[:, None])
-        table = smoothing.ratio(
-            self._together(pair, code, seen, code, seen), known, self.choices[:, None, None]
-        )
-        table[:, self.hidden[rows]] = 1.0
-        table[every, every] = 1.0
-        return table
-
-    def _together(
-        self, pair: Ints, code: Ints, seen: NDArray[Any], other: Ints, there: NDArray[Any]
-    ) -> Floats:
-        """Return n(c, x_p = code, x_j = other) of all p and j, (m, m, n, K).
-
-        pair         (m, m) positions of pairs, -1 where p and j are none
-        code, other  (m, n) codes of p, of j
-        seen, there  (m, n), or (m, 1), whether they have cells; else it is 0
-        """
         layout = self.pairs.layout
-        cells = self.pairs.flat.reshape(-1, max(layout.n_classes, 1))
-        both = (pair >= 0)[..., None] & seen[:, None] & there
-        counts = np.zeros((*both.shape, self.n_classes))
-        at = np.nonzero(both)
-        p, j, r = at
-        left = j < p
-        of_p, of_j = np.where(left, 1, layout.widths[j]), np.where(left, layout.widths[p], 1)
-        begin = layout.starts[pair[p, j]] // cells.shape[1]
-        counts[at] = cells[begin + code[p, r] * of_p + other[j, r] * of_j]
-        return counts
+        return LogSums(self, smoothing.alpha, gaps) if layout.complete and layout.total else None
 
     def family(self, p: int, j: int) -> Floats:
         """Return n(c, x_p = a, x_j = b), (S_p + 2, S_j + 2, K); 0 where a code is not counted."""
@@ -317,6 +282,73 @@ class CountTables:
         result = np.zeros((m, m))
         result[layout.first, layout.second] = result[layout.second, layout.first] = total
         return result
+
+
+class LogSums:
+    """Σ_j ln P(x_j | c, x_p), over the features j other than p, of all features p at once.
+
+    What a pair was counted is the same whichever of both is the parent. It is divided by numbers
+    that differ between the x_j of a parent by how many values these have, unless some are missing.
+
+    gaps  (m,) features of which a missing value is no observation
+    """
+
+    def __init__(self, cells: CountTables, alpha: float, gaps: NDArray[np.bool_]) -> None:
+        self._cells, self._alpha, self._gaps = cells, alpha, gaps
+        layout, k = cells.pairs.layout, cells.n_classes
+        every = np.arange(len(cells.sizes))
+        low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
+        # Where the cells of features p and j begin, and how far it is to the next value of each;
+        # of p itself always the first ones, which say nothing.
+        apart, left = low < high, every < every[:, None]
+        self._begin = layout.starts[np.where(apart, layout.find(low, high), 0)] // k
+        self._of_p = np.where(left, 1, layout.widths) * apart
+        self._of_j = np.where(left, layout.widths[:, None], 1) * apart
+        # What has no cell was counted 0 times.
+        self._counts = np.concatenate([cells.pairs.flat.reshape(-1, k), np.zeros((1, k), np.int64)])
+        most = math.inf if cells.pairs.weighted else cells.values.class_counts.max()
+        self._known = np.log(np.arange(most + 1) + alpha) if most < MOST_LOGS else None
+
+    def __call__(self, rows: Ints) -> Floats:
+        """Return the sums of rows (m, n), in nats, (m, n, K); what is hidden says nothing."""
+        cells, gaps, every = self._cells, self._gaps, np.arange(len(rows))
+        code, shown = rows - cells.offsets[:-1, None], ~cells.hidden[rows]
+        seen = cells._is_counted[rows] & (code < cells.pairs.layout.widths[:, None])
+        counts = self._counts.take(self._at(every, code, seen, code, seen), axis=0)
+        # Small whole numbers are all that most tables count: of these the logarithms are known.
+        logs = np.log(counts + self._alpha) if self._known is None else self._known.take(counts)
+        logs[:, ~shown] = 0.0
+        logs[every, every] = 0.0
+        found, n = logs.sum(axis=1), cells.n[rows]
+        whole = shown & ~gaps[:, None]
+        for choices in np.unique(cells.choices[~gaps & (cells.choices > 0)]).tolist():
+            alike = whole & (cells.choices == choices)[:, None]
+            others = alike.sum(axis=0) - alike
+            found -= others[..., None] * np.log(n + choices * self._alpha)
+        if gaps.any():
+            some = np.flatnonzero(gaps)
+            missing = np.broadcast_to(cells.sizes[some, None], (len(some), rows.shape[1]))
+            at = self._at(some, code, seen, missing, np.ones_like(missing, np.bool_))
+            known = n[:, None] - self._counts.take(at, axis=0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                below = np.log(known + (cells.choices[some] * self._alpha)[:, None, None])
+            below[:, ~shown[some]] = 0.0
+            below[some, np.arange(len(some))] = 0.0
+            found -= below.sum(axis=1)
+        return found
+
+    def _at(
+        self, others: Ints, code: Ints, seen: NDArray[Any], other: Ints, there: NDArray[Any]
+    ) -> Ints:
+        """Return where n(c, x_p = code, x_j = other) stands, (m, n_others, n); of no cell the end.
+
+        seen, there  whether a feature, and one of the others, has cells
+        """
+        begin, of_p, of_j = (
+            part[:, others, None] for part in (self._begin, self._of_p, self._of_j)
+        )
+        at = begin + code[:, None] * of_p + other * of_j
+        return np.where(seen[:, None] & there, at, len(self._counts) - 1)
 
 
 class ConditionalTable:

@@ -449,6 +449,11 @@ class CellGaussians:
             result[here] = log_density(part, rows[here], where, densities, job)
         return result
 
+    def prepare(self, at: Ints) -> None:
+        """Make densities that will be asked for: together they take less than one by one."""
+        if len(self.kept):
+            self._asked.of(at)
+
     def drawn(self, at: Ints, random: np.random.Generator) -> Floats:
         """Return a random row of each density, (n_rows, p)."""
         return self._asked.of(at).drawn(at, random, cells=True)
@@ -569,6 +574,8 @@ class CellMixture:
         if not self.backs:
             weight[none] = -np.inf
         out = weight[of]
+        if x.whole:
+            self.gaussians.prepare(at[of].ravel())
         for c in range(k):
             out[:, c] += self.gaussians.log_density(x, rows, at[of, c], job)
         return out

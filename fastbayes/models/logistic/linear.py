@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,17 +24,24 @@ def offsets_of(sizes: Any, pairs: Sequence[tuple[int, int]]) -> NDArray[np.int64
     return np.cumsum([0, *rows, *(rows[a] * rows[b] for a, b in pairs)], dtype=np.int64)
 
 
-def known_values(
-    tables: Floats,
-    offsets: NDArray[np.int64],
-    sizes: Any,
-    pairs: Sequence[tuple[int, int]],
-) -> list[Floats]:
-    """Return views of the rows of known values in tables, (S_j, k), and of pairs, (S_a, S_b, k)."""
-    wide = [(size + 2,) for size in sizes] + [(sizes[a] + 2, sizes[b] + 2) for a, b in pairs]
-    parts = zip(offsets[:-1], offsets[1:], wide, strict=True)
-    blocks = [tables[at:end].reshape(*shape, tables.shape[1]) for at, end, shape in parts]
-    return [block[(slice(-2),) * (block.ndim - 1)] for block in blocks]
+def rows_of_known(
+    offsets: NDArray[np.int64], sizes: NDArray[np.int64], pairs: Sequence[tuple[int, int]]
+) -> NDArray[np.int64]:
+    """Return the rows of known values in tables: of each feature, then of each pair."""
+    a, b = np.array(pairs, np.int64).reshape(-1, 2).T
+    # A pair has a line of its second values for each of its first ones, a feature one line.
+    lines = np.concatenate([np.ones_like(sizes), sizes[a]])
+    length = np.concatenate([sizes, sizes[b]])
+    of_line = np.repeat(np.arange(len(lines)), lines)
+    begins = offsets[:-1][of_line] + counted_up(lines) * (length + 2)[of_line]
+    cells = length[of_line]
+    return np.repeat(begins, cells) + counted_up(cells)
+
+
+def counted_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 0, 1, 2 ... below each of some numbers, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,11 +121,10 @@ class Coefficients:
         wide = np.concatenate([*first, theta], axis=1)
         offsets = offsets_of(layout.sizes, layout.pairs)
         tables = np.zeros((offsets[-1], wide.shape[1]))
-        starts = [*layout.rows.values, *layout.rows.pairs]
-        known = known_values(tables, offsets, layout.sizes, layout.pairs)
-        for at, block in zip(starts, known, strict=True):
-            block[...] = wide[at : at + math.prod(block.shape[:-1])].reshape(block.shape)
-        slope = wide[layout.numeric] / layout.scale[:, None]
+        numbers = layout.numeric
+        known = np.concatenate([wide[1 : numbers.start], wide[numbers.stop :]])
+        tables[rows_of_known(offsets, layout.sizes, layout.pairs)] = known
+        slope = wide[numbers] / layout.scale[:, None]
         return cls.of(wide[0], tables, offsets, layout.center, slope, pairs=layout.pairs)
 
     # -- what they are -------------------------------------------------------------------------
@@ -181,10 +186,8 @@ class Coefficients:
 
     def _blocks(self, *, common: bool = True) -> tuple[Floats, Floats, Floats]:
         """Return coefficients of values, numbers and pairs, each (any, n_outputs)."""
-        d, nothing = len(self.sizes), np.empty((0, len(self.prior)))
-        known = known_values(self.tables, self.offsets, self.sizes, self.pairs)
-        flat = [block.reshape(-1, len(self.prior)) for block in known]
-        values, pairs = (np.concatenate([nothing, *some]) for some in (flat[:d], flat[d:]))
+        known = self.tables[rows_of_known(self.offsets, self.sizes, self.pairs)]
+        values, pairs = np.split(known, [int(self.sizes.sum())])
         numbers = self.slope + self.common[1:, None] if common else self.slope
         return self._outputs(values), self._outputs(numbers), self._outputs(pairs)
 
