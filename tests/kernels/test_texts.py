@@ -101,7 +101,7 @@ def test_texts__found_where_others_share_their_place(texts, places):
     table = compiled.indexed(TextTable.of(side_by_side(known)))
     codes = np.full(3 * len(texts), UNSEEN)
     with pytest.MonkeyPatch.context() as patch:
-        values = {"MANY_ROWS": 0, "PLACES": 0.0, "FEWEST_PLACES": places, "NEAR_STEP": 8}
+        values = {"MANY_ROWS": 0, "ROOMY": 0.0, "FEWEST_PLACES": places}
         for name, value in values.items():
             patch.setattr(compiled, name, value)
         assert compiled.find_texts(table, side_by_side(3 * texts), codes)
