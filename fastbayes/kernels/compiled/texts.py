@@ -281,8 +281,9 @@ def _key(data, begin, n, secrets):
     """Return what tells a text: its hash and two words; the first of a long text is not used."""
     if n >= SHORT:
         return _hash_long(data, begin, n, secrets), U(0), U(n) | _LONG
-    a = word(data, begin) & _FIRST[n]
-    b = word(data, begin + 8) & _SECOND[n] | U(n) << U(56)
+    size = U(n)
+    a = word(data, begin) & _FIRST[size]
+    b = word(data, begin + 8) & _SECOND[size] | size << U(56)
     return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
 
 
@@ -498,7 +499,7 @@ def _recall(offsets, data, table, mask, left, codes):
         end = U(offsets[r + U(1)])
         here, n = begin, end - begin
         begin = end
-        # In this order LLVM asks one after the other: both answers are always the same.
+        # In this order LLVM asks one after the other: each answer is nearly always the same.
         if here < limit:
             if codes[r] != UNSEEN:
                 continue
