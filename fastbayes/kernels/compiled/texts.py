@@ -366,6 +366,15 @@ def _offset(texts, r, wide):
     return np.int64(texts[r])
 
 
+@helper
+def _any_unseen(codes):
+    """Return whether any of a few rows is to be looked for."""
+    sought = False
+    for r in range(U(codes.size)):
+        sought |= codes[r] == UNSEEN
+    return sought
+
+
 @kernel
 def number(
     texts,
@@ -413,6 +422,8 @@ def number(
     n, lost = U(codes.size), 0
     for start in range(U(state[0]), n, U(keys.shape[0])):
         stop = min(start + U(keys.shape[0]), n)
+        if adding and not _any_unseen(codes[start:stop]):
+            continue
         long = U(0)
         # What a large table holds is asked for first, so that it comes together.
         for r in range(start, stop):
