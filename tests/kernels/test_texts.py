@@ -101,7 +101,7 @@ def test_texts__found_where_others_share_their_place(texts, places):
     table = compiled.indexed(TextTable.of(side_by_side(known)))
     codes = np.full(3 * len(texts), UNSEEN)
     with pytest.MonkeyPatch.context() as patch:
-        values = {"MANY_ROWS": 0, "PLACES": 0.0, "FEWEST_PLACES": places, "NEAR_STEP": 8}
+        values = {"MANY_ROWS": 0, "ROOMY": 0.0, "FEWEST_PLACES": places}
         for name, value in values.items():
             patch.setattr(compiled, name, value)
         assert compiled.find_texts(table, side_by_side(3 * texts), codes)
@@ -241,6 +241,47 @@ def test_texts__outside_of_their_bytes(module, kind, ends, known):
     for function in (module.find_texts, module.add_texts):
         with pytest.raises(IndexError, match="texts do not lie one after the other"):
             function(table, given, np.full(2, UNSEEN))
+
+
+@pytest.mark.skipif(interpreted(), reason="the places of the compiled kernels")
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("wrong", [-20, -8, 45, 97, 120, 149, 200])
+@pytest.mark.parametrize("row", [1, 5, 18])
+def test_texts__outside_of_their_bytes_where_they_have_places(kind, wrong, row, monkeypatch):
+    monkeypatch.setattr(compiled, "MANY_ROWS", 0)
+    ends = np.arange(0, 100, 5, dtype=kind)
+    given = Texts(ends.copy(), np.frombuffer(b"abcde" * 30, np.uint8))
+    table = compiled.indexed(TextTable.of(side_by_side([b"abcde", b"abcdeabcde", b""])))
+    codes = np.full(len(ends) - 1, UNSEEN)
+    assert compiled.find_texts(table, given, codes)
+    given.offsets[row] = wrong
+    with pytest.raises(IndexError, match="texts do not lie one after the other"):
+        compiled.find_texts(table, given, np.full(len(ends) - 1, UNSEEN))
+
+
+@pytest.mark.skipif(interpreted(), reason="the places of the compiled kernels")
+@given(
+    texts=st.lists(TEXTS, min_size=1, max_size=60),
+    first=st.integers(0, 9),
+    spare=st.integers(0, 40),
+    seed=st.integers(0, 1000),
+)
+def test_texts__found_at_their_places_by_offsets_of_either_width(texts, first, spare, seed):
+    sought = np.random.default_rng(seed).random(len(texts)) < 0.8
+    known = list(dict.fromkeys(texts[::2]))
+    table = compiled.indexed(TextTable.of(side_by_side(known)))
+    offsets, data = side_by_side([*texts, b"x" * spare])
+    wanted = [known.index(t) if t in known else int(UNSEEN) for t in texts]
+    wanted = np.where(sought, wanted, MISSING)[first:].tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "MANY_ROWS", 0)
+        for kind in (np.int32, np.int64):
+            some = Texts(offsets[: len(texts) + 1].astype(kind)[first:], data)
+            if not len(some.offsets):
+                continue
+            codes = np.where(sought, UNSEEN, MISSING)[first:]
+            assert compiled.find_texts(table, some, codes) == (UNSEEN not in wanted)
+            assert codes.tolist() == wanted
 
 
 @pytest.mark.parametrize("module", MODULES)

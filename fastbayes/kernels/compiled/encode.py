@@ -332,6 +332,16 @@ def look_up(places, own, table, out):
 
 
 @helper
+def put_codes(places, as_they_are, own, table, out):
+    """Write the codes at places of a table, or the places where these are the codes."""
+    if as_they_are:
+        for r in range(places.size):
+            out[r] = places[r]
+    else:
+        look_up(places, own, table, out)
+
+
+@helper
 def count_equal(codes, code):
     """Return how many codes are equal to one."""
     n, whole = np.uint32(0), 0
@@ -417,14 +427,16 @@ def write_piece(
                 byte_tables.look_up(bytes_, whole, bytes_, step + 64, near, codes)
                 look_up(bytes_[whole:n], own, table, codes[whole:])
         else:
+            as_they_are = same
             if put_places(piece, kind, first, n, places):
                 outside[0] += count_equal(places[:n], np.uint32(entries))
+                as_they_are = False
             if width == 1:
-                look_up(places[:n], own, table, carray(_u8(at), n))
+                put_codes(places[:n], as_they_are, own, table, carray(_u8(at), n))
             elif width == 2:
-                look_up(places[:n], own, table, carray(_u16(at), n))
+                put_codes(places[:n], as_they_are, own, table, carray(_u16(at), n))
             else:
-                look_up(places[:n], own, table, carray(_u32(at), n))
+                put_codes(places[:n], as_they_are, own, table, carray(_u32(at), n))
         if watch >= 0 and width == 1:
             watched[0] += count_equal(carray(_u8(at), n), np.uint8(watch))
         elif watch >= 0 and width == 2:

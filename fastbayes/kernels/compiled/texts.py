@@ -6,11 +6,11 @@ eight codes + 1; 0 is free, and what is taken comes first. All eight are compare
 that is there is found without a branch that depends on it. A larger table is written in the order
 of the smaller one, without looking at a text.
 
-Where rows are many, short texts have a place of their own besides, which holds the two words and
-the code: most rows then compare two words and are done, in two thirds of the time. The lower bits
-of the hash tell which place that is, turned by what a small table holds for the upper ones: for
-texts with the same upper bits a turn is sought that brings all to free places (Fox, Heath, Chen and
-Daoud 1992).
+Where rows are many, short texts have a place of their own besides, which holds text and code in 16
+bytes (see `simd.short_texts`): most rows then compare these and are done, in half of the time. The
+lower bits of what a text is mixed to tell which place that is, turned by what a small table holds
+for others of its bits: for texts that share these a turn is sought that brings all to free places
+(Fox, Heath, Chen and Daoud 1992).
 
 What a bucket promises is confirmed by two words for each code: a short text is its own bytes and
 their number; of a longer one they tell where it lies and its length, and all bytes are compared.
@@ -34,7 +34,24 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.compiled.simd import instructions as to
 from fastbayes.kernels.compiled.simd.instructions import instruction
-from fastbayes.kernels.compiled.simd.unaligned import copy, equal_lanes, span_of, word
+from fastbayes.kernels.compiled.simd.short_texts import (
+    PLACES,
+    SHORT,
+    TURNS,
+    mixed,
+    recalled,
+    table_of,
+    unmixed,
+)
+from fastbayes.kernels.compiled.simd.unaligned import (
+    bytes_at,
+    copy,
+    eights_at,
+    equal_lanes,
+    fours_at,
+    span_of,
+    word,
+)
 from fastbayes.kernels.compiled.simd.vector import prefetch
 from fastbayes.kernels.dispatch import (
     helper,
@@ -54,43 +71,39 @@ LANES = 8
 BUCKETS = 8
 # Buckets of a table that stays in the second-level cache.
 NEAR = 1 << 13
-# Rows of one step where texts have places of their own, and where they have not: what is asked for
-# ahead.
-NEAR_STEP, STEP = 512, 64
+# Rows of one step, what is asked for ahead.
+STEP = 64
 # From so many rows on texts get places of their own: again once an eighth of them has none.
 MANY_ROWS = 1 << 13
-# Places for each text, and for all, at least; places for each turn.
-PLACES, FEWEST_PLACES, OF_TURN = 1.5, 1 << 10, 8
-# A text is short if its bytes and their number fit two words.
-SHORT = 16
+# Places for each text, and for all, at least. There are four for each turn.
+ROOMY, FEWEST_PLACES = 1.5, 1 << 10
 # Odd, so that no product with one loses a bit.
 _SECRETS = readonly(np.frombuffer(os.urandom(24), np.uint64) | U(1))
 # The bytes of the first and the second word that belong to a short text of so many bytes.
 _FIRST = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(SHORT)], np.uint64)
 _SECOND = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(SHORT)], np.uint64)
-# The second word where nothing was found yet: no text has so many bytes.
-_NOTHING = ~U(0)
 # In the second word of a longer text, with its length.
 _LONG = U(1 << 63)
 _WIDE = ir.IntType(128)
 
-_NOWHERE = readonly(np.empty(0, np.uint8)), readonly(np.empty((0, 3), U))
+_TEXTS = reads("int32"), "uint8", reads("uint8")
 
 SIGNATURES = {
+    "recall": [(*_TEXTS, reads("uint64"), writes("uint32"), writes("uint32"))],
     "number": [
         (
-            *(reads("int32"), "uint8", reads("uint8"), reads("uint64"), "uint8", "uint64"),
-            *(writes("uint32"), writes("int32"), writes("uint8"), writes("uint64", 2)),
-            *(writes("uint64", 2), writes("uint64"), reads("uint8"), reads("uint64", 2)),
-            *(writes("int64"), writes("uint32")),
+            *(*_TEXTS, reads("uint64"), "uint8", "uint64", writes("uint32"), writes("int32")),
+            *(writes("uint8"), writes("uint64", 2), writes("uint64", 2), writes("int64")),
+            writes("uint32"),
         )
     ],
-    "settle": [
+    "number_rows": [
         (
-            *(reads("uint64", 2), reads("uint64"), writes("int32"), writes("int32")),
-            *(writes("uint8"), writes("uint64", 2)),
+            *(*_TEXTS, reads("uint64"), "uint64", reads("uint32"), reads("uint8")),
+            *(reads("uint64", 2), reads("uint32"), writes("int64"), writes("uint32")),
         )
     ],
+    "settle": [(reads("uint64", 2), *[writes("int32")] * 3, writes("uint64", 2), writes("uint64"))],
     "widen": [(reads("uint32"), "uint64", writes("uint32"))],
 }
 
@@ -123,8 +136,20 @@ def find_texts(table: TextTable, texts: Texts, codes: NDArray[np.uint32]) -> boo
     """
     if interpreted():
         return bool(numpy_twin("texts").find_texts(table, texts, codes))
-    state = np.array([0, table.n_texts, 0])
-    _number(table, texts.with_spare(), False, state, codes)
+    texts, state = texts.with_spare(), np.array([0, table.n_texts, 0])
+    near = _settled(table, len(codes))
+    if near is None:
+        _number(table, texts, False, state, codes)
+        return not state[2]
+    left, given = np.empty(len(codes), np.uint32), _as_read(texts)
+    n_left = recall(*given, near, left, codes)
+    if n_left:
+        number_rows(
+            *(*given, _SECRETS, _shift(table.slots), readonly(table.slots), readonly(table.data)),
+            *(readonly(table.words), readonly(left[:n_left]), state, codes),
+        )
+        if state[0] < 0:
+            raise IndexError(OUTSIDE)
     return not state[2]
 
 
@@ -166,34 +191,39 @@ def _number(
     state: NDArray[np.int64],
     codes: NDArray[np.uint32],
 ) -> None:
-    wide = np.uint8(texts.offsets.itemsize == 8)
-    turns, places = _NOWHERE if adding else _settled(table, len(codes))
+    given = _as_read(texts)
     number(
-        *(readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data), _SECRETS),
-        *(np.uint8(adding), _shift(table.slots), table.slots, table.offsets, table.data),
-        *(table.words, np.empty((STEP, 3), U), np.empty(NEAR_STEP, U)),
-        *(turns, places, state, codes),
+        *(*given, _SECRETS, np.uint8(adding), _shift(table.slots), table.slots, table.offsets),
+        *(table.data, table.words, np.empty((STEP, 3), U), state, codes),
     )
     if state[0] < 0:
         raise IndexError(OUTSIDE)
 
 
-def _settled(table: TextTable, rows: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-    """Return where texts have places of their own, nowhere if it is not worth the while."""
+def _as_read(texts: Texts) -> tuple[NDArray[np.int32], np.uint8, NDArray[np.uint8]]:
+    """Return texts as kernels take them."""
+    wide = np.uint8(texts.offsets.itemsize == 8)
+    return readonly(texts.offsets.view(np.int32)), wide, readonly(texts.data)
+
+
+def _settled(table: TextTable, rows: int) -> NDArray[np.uint64] | None:
+    """Return where texts have places of their own, if it is worth the while."""
     settled = max((n for n in [*table.near] if n <= table.n_texts), default=0)
     n = table.n_texts
     if 8 * settled < 7 * n and rows >= MANY_ROWS and len(table.slots) <= 2 * LANES * NEAR:
         size = FEWEST_PLACES
-        while size < PLACES * n:
+        while size < ROOMY * n:
             size *= 2
-        turns, places = np.zeros(size // OF_TURN, np.uint8), np.empty((size, 3), U)
-        places[:, 1] = _NOTHING
-        scratch = np.full(len(turns), -1, np.int32), np.empty(n, np.int32)
-        settle(readonly(table.words[:n]), _SECRETS, *scratch, turns, places)
+        near = table_of(size)
+        scratch = np.full(size // 4, -1, np.int32), np.empty(n, np.int32)
+        settle(
+            *(readonly(table.words[:n]), *scratch, np.full(size, -1, np.int32)),
+            *(np.empty((n, 2), U), near),
+        )
         table.near.clear()
-        table.near[n] = found = readonly(turns), readonly(places)
-        return found
-    return table.near.get(settled, _NOWHERE)
+        table.near[n] = near = readonly(near)
+        return near
+    return table.near.get(settled)
 
 
 def _roomy(buckets: int, n_texts: int) -> bool:
@@ -247,19 +277,14 @@ def _hash_long(data, begin, n, secrets):
 
 
 @helper
-def _short_key(data, begin, n, secrets):
-    """Return what tells a text of less than 16 bytes: its hash and two words."""
-    a = word(data, begin) & _FIRST[n]
-    b = word(data, begin + 8) & _SECOND[n] | n << U(56)
-    return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
-
-
-@helper
 def _key(data, begin, n, secrets):
     """Return what tells a text: its hash and two words; the first of a long text is not used."""
     if n >= SHORT:
         return _hash_long(data, begin, n, secrets), U(0), U(n) | _LONG
-    return _short_key(data, begin, U(n), secrets)
+    size = U(n)
+    a = word(data, begin) & _FIRST[size]
+    b = word(data, begin + 8) & _SECOND[size] | size << U(56)
+    return _fold(a ^ secrets[0], b ^ secrets[1]), a, b
 
 
 @helper
@@ -309,35 +334,6 @@ def _ends(texts, wide):
 
 
 @helper
-def _find_settled(
-    ends, begin, limit, data, secrets, turns, shift, places, mask, codes, start, stop, left
-):
-    """Write the codes of short texts that have a place of their own.
-
-    Most are found so; what is left to `_look_up` is too long to be part of a loop. Return how many
-    rows are left, and write which: those of texts that are not inside their bytes are among them.
-    """
-    offsets, first, step, down = ends
-    at, n_left = first + step * np.int64(start), U(0)
-    for r in range(start, stop):
-        end = word(offsets, at) >> down
-        here, n = np.int64(begin), end - begin
-        begin = end
-        at += step
-        if codes[r] != UNSEEN:
-            continue
-        if n < U(SHORT) and n <= end <= limit:
-            h, a, b = _short_key(data, here, n, secrets)
-            here = np.int64(U(24) * ((h ^ U(turns[h >> shift])) & mask))
-            if word(places, here) == a and word(places, here + 8) == b:
-                codes[r] = np.uint32(word(places, here + 16))
-                continue
-        left[n_left] = r
-        n_left += U(1)
-    return n_left
-
-
-@helper
 def _look_up(buckets, place, mask, words, count, known, key, data, begin):
     """Return the code of a text, UNSEEN if it is unknown, and the bucket that would take it."""
     h, a, b = key
@@ -370,6 +366,15 @@ def _offset(texts, r, wide):
     return np.int64(texts[r])
 
 
+@helper
+def _any_unseen(codes):
+    """Return whether any of a few rows is to be looked for."""
+    sought = False
+    for r in range(U(codes.size)):
+        sought |= codes[r] == UNSEEN
+    return sought
+
+
 @kernel
 def number(
     texts,
@@ -383,9 +388,6 @@ def number(
     known,
     words,
     keys,
-    left,
-    turns,
-    places,
     state,
     codes,
 ):
@@ -405,7 +407,7 @@ def number(
     known    IN OUT  (room + SPARE,) uint8
     words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
                      highest byte, or if it is longer where it begins and its length
-    keys     OUT     (rows of one step where a table is far, 3) uint64   scratch
+    keys     OUT     (rows of one step, 3) uint64   scratch
     left     OUT     (rows of one step where texts have places,) uint64   scratch
     turns    IN      (2^more / OF_TURN,) uint8   as `settle` writes them
     places   IN      (2^more, 3) uint64   the same, or (0, 3)
@@ -418,31 +420,10 @@ def number(
     count, limit = U(state[1]), np.int64(data.size) - 16
     room = min(U(words.shape[0]), U(slots.size // 3))
     n, lost = U(codes.size), 0
-    if places.shape[0] > 0:
-        ends, most = _ends(texts, wide), U(max(limit, 0))
-        there, last = span_of(places), U(places.shape[0] - 1)
-        turn_shift = U(64) - _lowest(U(turns.size))
-        for start in range(U(state[0]), n, U(left.size)):
-            stop = min(start + U(left.size), n)
-            n_left = _find_settled(
-                *(ends, U(_offset(texts, start, wide)), most, given, own, turns, turn_shift),
-                *(there, last, codes, start, stop, left),
-            )
-            for k in range(U(0), n_left):
-                r = left[k]
-                begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
-                if begin < 0 or end < begin or end > limit:
-                    state[0] = -1
-                    return
-                key = _key(given, begin, end - begin, own)
-                place = key[0] >> shift
-                code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
-                codes[r] = code
-                lost += code == UNSEEN
-        state[2] = lost
-        return
     for start in range(U(state[0]), n, U(keys.shape[0])):
         stop = min(start + U(keys.shape[0]), n)
+        if adding and not _any_unseen(codes[start:stop]):
+            continue
         long = U(0)
         # What a large table holds is asked for first, so that it comes together.
         for r in range(start, stop):
@@ -493,42 +474,124 @@ def number(
 
 
 @kernel
-def settle(words, secrets, firsts, following, turns, places):
+def number_rows(texts, wide, data, secrets, shift, slots, known, words, rows, state, codes):
+    """Find the texts of some rows in a table.
+
+    rows   IN      (n_rows,) uint32
+    state  IN OUT  (3,) int64   -1 if a text is not inside data; known texts; texts not found
+    codes  OUT     (n,) uint32   of these rows
+
+    The others as for `number`.
+    """
+    given, held, buckets, firsts = span_of(data), span_of(known), span_of(slots), span_of(words)
+    own, mask = (secrets[0], secrets[1], secrets[2]), U(slots.size // 16 - 1)
+    count, limit, lost = U(state[1]), np.int64(data.size) - 16, 0
+    for k in range(U(rows.size)):
+        r = U(rows[k])
+        begin, end = _offset(texts, r, wide), _offset(texts, r + U(1), wide)
+        if begin < 0 or end < begin or end > limit:
+            state[0] = -1
+            return
+        key = _key(given, begin, end - begin, own)
+        place = key[0] >> shift
+        code, _ = _look_up(buckets, place, mask, firsts, count, held, key, given, begin)
+        codes[r] = code
+        lost += code == UNSEEN
+    state[2] = lost
+
+
+@helper
+def _recall(offsets, data, table, mask, left, codes):
+    """See `recall`; offsets are uint32 or uint64."""
+    # Where two words can be read without a look at the end of a text, nor is that outside.
+    limit = U(max(data[1] - (SHORT - 1) - 15, 0))
+    begin, n_left = U(offsets[0]), U(0)
+    for r in range(U(codes.size)):
+        end = U(offsets[r + U(1)])
+        here, n = begin, end - begin
+        begin = end
+        # In this order LLVM asks one after the other: each answer is nearly always the same.
+        if here < limit:
+            if codes[r] != UNSEEN:
+                continue
+            if n < U(SHORT):
+                differs, code = recalled(data, np.int64(here), n, table, mask)
+                if differs == U(0):
+                    codes[r] = code
+                    continue
+        elif codes[r] != UNSEEN:
+            continue
+        left[n_left] = r
+        n_left += U(1)
+    return np.int64(n_left)
+
+
+@kernel
+def recall(texts, wide, data, near, left, codes):
+    """Find short texts that have a place of their own; return how many rows are left.
+
+    Those of texts that are not inside their bytes are among them.
+
+    near   IN      uint64   as `settle` writes it
+    left   OUT     (n,) uint32   which rows are left
+    codes  IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
+
+    The others as for `number`.
+    """
+    offsets, given, table = span_of(texts), span_of(data), span_of(near)
+    mask, n = U((near.size - PLACES // 8) // 2 - 1), codes.size + 1
+    if wide:
+        return _recall(eights_at(offsets, 0, n), given, table, mask, left, codes)
+    return _recall(fours_at(offsets, 0, n), given, table, mask, left, codes)
+
+
+@kernel
+def settle(words, firsts, following, held, mixes, near):
     """Give short texts places of their own; those that have to share one stay without.
 
     words      IN   (n, 2) uint64   as `number` writes them
-    secrets    IN   (3,) uint64
     firsts     OUT  (n_turns,) int32   scratch, -1 at entry
     following  OUT  (n,) int32   scratch
-    turns      OUT  (n_turns,) uint8   what turns the places of hashes with the same upper bits
-    places     OUT  (2^bits, 3) uint64   the two words of a text, `_NOTHING` for the second where
-                    there is none, and its code
+    held       OUT  (n_places,) int32   scratch, -1 at entry
+    mixes      OUT  (n, 2) uint64   scratch
+    near       OUT  uint64   as `table_of` makes it, with turns and places
     """
-    own, mask = (secrets[0], secrets[1], secrets[2]), U(places.shape[0] - 1)
-    shift = U(64) - _lowest(U(turns.size))
+    given, table = span_of(words), span_of(near)
+    mask, n_turns = U(held.size - 1), U(firsts.size)
+    turns = bytes_at(table, TURNS, firsts.size)
     for c in range(U(words.shape[0])):
         if words[c, U(1)] < _LONG:
-            g = _fold(words[c, U(0)] ^ own[0], words[c, U(1)] ^ own[1]) >> shift
+            mixes[c, U(0)], mixes[c, U(1)] = mixed(given, np.int64(U(16) * c), table)
+            g = (mixes[c, U(0)] >> U(40)) & (n_turns - U(1))
             following[c], firsts[g] = firsts[g], c
-    for g in range(U(turns.size)):
-        fewest = words.shape[0]
+    for g in range(n_turns):
+        fewest, best = words.shape[0], U(0)
         for turn in range(U(256)):
             taken, c = 0, firsts[g]
             while c >= 0 and taken < fewest:
-                h = _fold(words[c, 0] ^ own[0], words[c, 1] ^ own[1])
-                taken += places[(h ^ turn) & mask, U(1)] != _NOTHING
+                taken += held[(mixes[c, 0] ^ turn) & mask] >= 0
                 c = following[c]
             if taken < fewest:
-                fewest, turns[g] = taken, turn
+                fewest, best = taken, turn
             if fewest == 0:
                 break
+        turns[g] = best
         c = firsts[g]
         while c >= 0:
-            a, b = words[c, 0], words[c, 1]
-            at = (_fold(a ^ own[0], b ^ own[1]) ^ U(turns[g])) & mask
-            if places[at, U(1)] == _NOTHING:
-                places[at, U(0)], places[at, U(1)], places[at, U(2)] = a, b, U(c)
+            place = (mixes[c, 0] ^ best) & mask
+            if held[place] < 0:
+                held[place] = c
             c = following[c]
+    places = eights_at(table, PLACES, 2 * held.size)
+    for place in range(U(held.size)):
+        c = held[place]
+        if c < 0:  # the one text that would be found there, if it is one, has too many bytes
+            a, b = place ^ U(turns[0]), U(0)
+            while unmixed(a, b, table)[1] >> U(56) < U(SHORT):
+                b += U(1)
+        else:
+            a, b = mixes[c, 0] ^ U(c), mixes[c, 1]
+        places[U(2) * place], places[U(2) * place + U(1)] = a, b
 
 
 @kernel

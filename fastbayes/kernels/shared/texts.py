@@ -71,7 +71,7 @@ class TextTable(NamedTuple):
     n_texts: int
     slots: NDArray[np.uint32]
     words: NDArray[np.uint64]
-    near: dict[int, tuple[NDArray[np.uint8], NDArray[np.uint64]]]
+    near: dict[int, NDArray[np.uint64]]
     codes: dict[bytes, int]
 
     @classmethod

@@ -145,7 +145,7 @@ def span_of(array):
 
 
 @helper
-def _place(span, i, n):
+def place_in(span, i, n):
     """Return the address of n bytes from byte i on."""
     address, size = span
     if CHECKED and (i < 0 or n > size - i):
@@ -156,49 +156,49 @@ def _place(span, i, n):
 @helper
 def byte(x, i):
     """Return byte i of a span, as int64."""
-    return _byte(_place(x, i, 1))
+    return _byte(place_in(x, i, 1))
 
 
 @helper
 def word(x, i):
     """Return bytes i to i + 7 of a span as one number, lowest byte first."""
-    return _word(_place(x, i, 8))
+    return _word(place_in(x, i, 8))
 
 
 @helper
 def equal_lanes(x, i, number):
     """Return which of the eight uint32 from byte i on are equal to a number, as bits."""
-    return _equal_lanes(_place(x, i, 32), number)
+    return _equal_lanes(place_in(x, i, 32), number)
 
 
 @helper
 def put_word(number, out, j):
     """Write bytes j to j + 7 of a span as `word` reads them."""
-    _put_word(number, _place(out, j, 8))
+    _put_word(number, place_in(out, j, 8))
 
 
 @helper
 def bytes_at(x, i, n):
     """Return n bytes of a span, from byte i on, as an array."""
-    return carray(_bytes(np.uint64(_place(x, i, n))), n)
+    return carray(_bytes(np.uint64(place_in(x, i, n))), n)
 
 
 @helper
 def pairs_at(x, i, n):
     """Return n numbers of 2 bytes each as `bytes_at` does."""
-    return carray(_pairs(np.uint64(_place(x, i, 2 * n))), n)
+    return carray(_pairs(np.uint64(place_in(x, i, 2 * n))), n)
 
 
 @helper
 def fours_at(x, i, n):
     """Return n numbers of 4 bytes each as `bytes_at` does."""
-    return carray(_fours(np.uint64(_place(x, i, 4 * n))), n)
+    return carray(_fours(np.uint64(place_in(x, i, 4 * n))), n)
 
 
 @helper
 def eights_at(x, i, n):
     """Return n numbers of 8 bytes each as `bytes_at` does; i is a multiple of 8."""
-    return carray(_eights(np.uint64(_place(x, i, 8 * n))), n)
+    return carray(_eights(np.uint64(place_in(x, i, 8 * n))), n)
 
 
 @helper
@@ -206,7 +206,7 @@ def read_file(descriptor, offset, out, j, n):
     """Read n bytes of an open file to byte j on; return how many there are, or -1."""
     done = 0
     while done < n:
-        found = _pread(descriptor, _place(out, j + done, n - done), n - done, offset + done)
+        found = _pread(descriptor, place_in(out, j + done, n - done), n - done, offset + done)
         if found <= 0:
             return done if found == 0 else -1
         done += found
@@ -216,7 +216,7 @@ def read_file(descriptor, offset, out, j, n):
 @helper
 def copy_16(x, i, out, j):
     """Copy bytes i to i + 15 to bytes j to j + 15; all are read before any is written."""
-    _copy_16(_place(x, i, 16), _place(out, j, 16))
+    _copy_16(place_in(x, i, 16), place_in(out, j, 16))
 
 
 @helper
@@ -228,7 +228,7 @@ def copy(x, i, out, j, n):
     Many in vectors: `memcpy` leaves them to an instruction (rep movsb) that takes up to ten times
     as long on Zen 3 and Zen 4 where neither place is a multiple of 64 bytes from the other.
     """
-    source, target = _place(x, i, n), _place(out, j, n)
+    source, target = place_in(x, i, n), place_in(out, j, n)
     if n >= 4 * _BYTES:
         _copy_many(source, target, n)
     else:
@@ -241,4 +241,4 @@ def fold(x, i, n, crc):
 
     n > 0 is a multiple of 64.
     """
-    return _fold(_place(x, i, n), n, crc)
+    return _fold(place_in(x, i, n), n, crc)
