@@ -324,16 +324,6 @@ def _free_slot(buckets, place):
 
 
 @helper
-def _ends(texts, wide):
-    """Return what tells where texts end, as a span: the first one, from text to text, their shift.
-
-    The end of text r is the word from byte first + r * step on, shifted. Of numbers of 32 bits it
-    is the upper half of a word, so that none is read behind the last one.
-    """
-    return span_of(texts), (8 if wide else 0), (8 if wide else 4), (U(0) if wide else U(32))
-
-
-@helper
 def _look_up(buckets, place, mask, words, count, known, key, data, begin):
     """Return the code of a text, UNSEEN if it is unknown, and the bucket that would take it."""
     h, a, b = key
@@ -408,9 +398,6 @@ def number(
     words    IN OUT  (room, 2) uint64   of each known text its bytes and their number in the
                      highest byte, or if it is longer where it begins and its length
     keys     OUT     (rows of one step, 3) uint64   scratch
-    left     OUT     (rows of one step where texts have places,) uint64   scratch
-    turns    IN      (2^more / OF_TURN,) uint8   as `settle` writes them
-    places   IN      (2^more, 3) uint64   the same, or (0, 3)
     state    IN OUT  (3,) int64   row to go on from, -1: a text is not inside data; known texts;
                      texts that were not found
     codes    IN OUT  (n,) uint32   only rows that are UNSEEN are looked for
