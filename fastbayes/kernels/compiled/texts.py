@@ -38,6 +38,8 @@ from fastbayes.kernels.compiled.simd.short_texts import (
     PLACES,
     SHORT,
     TURNS,
+    folded,
+    in_lines,
     mixed,
     recalled,
     table_of,
@@ -84,7 +86,6 @@ _FIRST = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(SHORT)], np.uint64)
 _SECOND = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(SHORT)], np.uint64)
 # In the second word of a longer text, with its length.
 _LONG = U(1 << 63)
-_WIDE = ir.IntType(128)
 
 _TEXTS = reads("int32"), "uint8", reads("uint8")
 
@@ -232,14 +233,8 @@ def _roomy(buckets: int, n_texts: int) -> bool:
 
 
 def _free(buckets: int) -> NDArray[np.uint32]:
-    """Return so many free buckets, each a line of the cache.
-
-    They lie in large pages where the system has them: those of np.zeros would not.
-    """
-    n = 2 * LANES * buckets
-    held = np.empty(n + 2 * LANES, np.uint32)
-    first = -(held.__array_interface__["data"][0] // 4) % (2 * LANES)
-    slots = held[first : first + n]
+    """Return so many free buckets, each a line of the cache."""
+    slots = in_lines(2 * LANES * buckets, np.uint32)
     slots.fill(0)
     return slots
 
@@ -258,9 +253,7 @@ def _lowest(block, bits):
 @instruction(lambda a, b: types.uint64(types.uint64, types.uint64))
 def _fold(block, a, b):
     """Return the upper half of a product, exclusive-or the lower half."""
-    product = block.mul(block.zext(a, _WIDE), block.zext(b, _WIDE))
-    upper = block.lshr(product, ir.Constant(_WIDE, 64))
-    return block.trunc(block.xor(product, upper), to.I64)
+    return folded(block, a, b)
 
 
 @helper

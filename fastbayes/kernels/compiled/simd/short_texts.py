@@ -11,6 +11,7 @@ lengths under a secret, the secrets of two rounds, turns, and places of 16 bytes
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -60,27 +61,35 @@ def _header() -> NDArray[np.uint8]:
 _HEADER = _header()
 
 
+def in_lines(n: int, kind: Any) -> NDArray[Any]:
+    """Return room for n numbers that begins a line of the cache.
+
+    It lies in large pages where the system has them: np.zeros would not.
+    """
+    size = np.dtype(kind).itemsize
+    held = np.empty(n + 64 // size, kind)
+    first = -(held.__array_interface__["data"][0] // size) % (64 // size)
+    return held[first : first + n]
+
+
 def table_of(n_places: int) -> NDArray[np.uint64]:
     """Return a table for short texts which has so many places, that begins a line of the cache."""
-    n = (PLACES + 16 * n_places) // 8
-    held = np.empty(n + 8, np.uint64)
-    first = -(held.__array_interface__["data"][0] // 8) % 8
-    table = held[first : first + n]
+    table = in_lines((PLACES + 16 * n_places) // 8, np.uint64)
     table[: TURNS // 8] = _HEADER.view(np.uint64)
     return table
+
+
+def folded(block, a, b):
+    """Return the upper half of a product, exclusive-or the lower half."""
+    product = block.mul(block.zext(a, _WIDE), block.zext(b, _WIDE))
+    upper = block.lshr(product, ir.Constant(_WIDE, 64))
+    return block.trunc(block.xor(product, upper), to.I64)
 
 
 def _load(block, address, offset=0):
     """Return 16 bytes."""
     place = block.inttoptr(block.add(address, to.I64(offset)), _TWO.as_pointer())
     return block.load(place, align=1)
-
-
-def _folded(block, a, b):
-    """Return the upper half of a product, exclusive-or the lower half."""
-    product = block.mul(block.zext(a, _WIDE), block.zext(b, _WIDE))
-    upper = block.lshr(product, ir.Constant(_WIDE, 64))
-    return block.trunc(block.xor(product, upper), to.I64)
 
 
 def _secrets(block, table):
@@ -99,7 +108,7 @@ def _whole(block, a, b):
 
 def _scrambled(block, half, secret):
     mask, factor = _halves(block, secret)
-    return _folded(block, block.xor(half, mask), block.or_(factor, to.I64(1)))
+    return folded(block, block.xor(half, mask), block.or_(factor, to.I64(1)))
 
 
 def _mixed(block, text, table):
