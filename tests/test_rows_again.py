@@ -17,6 +17,7 @@ from mutating import mutations
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
+from fastbayes.data.filesource import ParquetReader
 from fastbayes.scan import repeated_counts
 from fastbayes.scan.repeated_counts import RepeatedCounts
 
@@ -139,6 +140,36 @@ def test_what_differs_is_read_for_itself(tmp_path: Path, again: Counter[bool]) -
     check(written(tmp_path / "rows.parquet", groups), groups)
     assert again[True] >= 4
     assert again[False] >= 4
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fewer_rows_at_the_end__are_read_first(
+    threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    decoded = ParquetReader._decoded_together
+
+    def noting(reader: Any, schema: pa.Schema, some: list[int], chunks: Any) -> Any:
+        read.extend(some)
+        return decoded(reader, schema, some, chunks)
+
+    monkeypatch.setattr(ParquetReader, "_decoded_together", noting)
+    groups = [*map(some, range(3)), some(3, ROWS // 2)]
+    path = written(tmp_path / "rows.parquet", groups)
+    check(path, groups, threads, models=MODELS[:1])
+    assert len(read) == 2
+    assert 3 in read
+    assert threads > 1 or read == [3, 0]
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_a_value_that_is_refused__is_found_where_it_stands(group: int, tmp_path: Path) -> None:
+    groups = [*map(some, range(3)), some(3, ROWS // 2)]
+    words = groups[group]["b"].to_pylist()
+    groups[group] = groups[group].set_column(1, "b", pa.array([*words[:123], "?", *words[124:]]))
+    path = written(tmp_path / "rows.parquet", groups)
+    with pytest.raises(DataError, match=rf"column 'b', row {group * ROWS + 123} of .*'\?'"):
+        fb.count(path, "y", domains={"b": ["b0", "b1", "b2"]}, threads=1)
 
 
 @pytest.mark.parametrize("nulls", ["", "bc"])

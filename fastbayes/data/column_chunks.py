@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +76,10 @@ Fill = Callable[[int, list[memoryview]], None]
 
 # A dictionary is short up to so many bytes.
 SHORT = 1 << 12
+# All columns, those that our kernels read, those that are read apart from them, and the rest.
+MOST_SCHEMAS = 4
+
+T = TypeVar("T")
 
 
 class Dictionaries:
@@ -125,6 +129,22 @@ class _Layout(NamedTuple):
     stored: int  # type in the file
 
 
+class LastSchemas(Generic[T]):
+    """What was made of the columns that were asked for last, by several threads."""
+
+    def __init__(self) -> None:
+        self._held: tuple[tuple[pa.Schema, T], ...] = ()
+
+    def of(self, schema: pa.Schema, make: Callable[[pa.Schema], T]) -> T:
+        """Return what a function makes of columns, which it has made if they were asked for."""
+        for known, found in self._held:
+            if known.equals(schema):
+                return found
+        found = make(schema)
+        self._held = (schema, found), *self._held[: MOST_SCHEMAS - 1]
+        return found
+
+
 class FileColumns:
     """The columns of files that have the same: as pyarrow reads them, and how they are read here.
 
@@ -138,8 +158,7 @@ class FileColumns:
         self._by_path: dict[str, list[int]] = {}
         for j, leaf in enumerate(self.leaves):
             self._by_path.setdefault(leaf.path, []).append(j)
-        # The columns that were asked for last.
-        self._known: tuple[pa.Schema, list[_Layout], dict[str, str]] | None = None
+        self._laid_out: LastSchemas[tuple[list[_Layout], dict[str, str]]] = LastSchemas()
 
     @cached_property
     def arrow(self) -> pa.Schema:
@@ -148,13 +167,12 @@ class FileColumns:
 
     def laid_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
         """Return how values lie in the chunks of columns, or why the kernels do not read them."""
-        known = self._known  # other threads may ask for other columns meanwhile
-        if known is None or not known[0].equals(schema):
-            each = [(name, self._layout(name, schema.field(name).type)) for name in schema.names]
-            layouts = [layout for _, layout in each if not isinstance(layout, str)]
-            reasons = {name: layout for name, layout in each if isinstance(layout, str)}
-            self._known = known = schema, layouts, reasons
-        return known[1:]
+        return self._laid_out.of(schema, self._lay_out)
+
+    def _lay_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
+        each = [(name, self._layout(name, schema.field(name).type)) for name in schema.names]
+        layouts = [layout for _, layout in each if not isinstance(layout, str)]
+        return layouts, {name: layout for name, layout in each if isinstance(layout, str)}
 
     def _layout(self, name: str, kind: pa.DataType) -> _Layout | str:
         found = self._by_path.get(name, [])
@@ -175,6 +193,8 @@ class Footer:
     """What a file tells of itself: as pyarrow reads it, and where its column chunks are.
 
     pyarrow's objects of column chunks are not asked: a damaged footer can end the process there.
+
+    row_bytes  of columns, as its reader works them out
     """
 
     columns: FileColumns
@@ -199,6 +219,7 @@ class Footer:
             self.columns = FileColumns(schema, metadata.num_columns)
         self._chunks: NDArray[np.int64] | None = None
         self._shaped: tuple[Any, ...] | None = None
+        self.row_bytes: LastSchemas[int] = LastSchemas()
 
     @property
     def metadata(self) -> Any:

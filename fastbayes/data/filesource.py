@@ -454,26 +454,27 @@ class FileSource(Source):
         """Return the segment of pieces that follow on each other."""
         reads = [partial(self._read, reader, piece, block_rows) for piece in pieces]
         sizes = [piece.n_rows for piece in pieces]
-        parts, alike, groups = [], None, [piece.groups for piece in pieces]
-        (first, *more) = pieces
-        if all(groups) and (tell := first.alike) is not None and not self._twice(reader):
+        parts, alike, first = [], None, pieces[0]
+        if all(p.groups for p in pieces) and (tell := first.alike) and not self._twice(reader):
+            order = _in_turn(sizes)
+            groups = [pieces[k].groups for k in order]
             parts = [
-                SegmentPart(piece.n_rows or 0, read)
-                for piece, read in zip(pieces, reads, strict=True)
+                SegmentPart(pieces[k].first_row - first.first_row, sizes[k] or 0, reads[k])
+                for k in order
             ]
 
             def alike(part: int, rows: DecodedRows) -> AlikeParts:
                 return tell(groups[part:], rows)
 
         apart = None
-        if first.apart and not more:
+        if first.apart and len(pieces) == 1:
             apart = partial(self._read_apart, reader, first, block_rows)
         return Segment(
             index,
             reader.file.origin,
             first.first_row,
             None if None in sizes else sum(n or 0 for n in sizes),
-            reads[0] if not more else partial(_one_by_one, reads),
+            reads[0] if len(pieces) == 1 else partial(_one_by_one, reads),
             read_apart=apart,
             parts=parts,
             alike=alike,
@@ -545,6 +546,17 @@ class FileSource(Source):
                 _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)
             )
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _in_turn(sizes: Sequence[int | None]) -> list[int]:
+    """Return in which order pieces of so many rows are best read.
+
+    The last one of a file mostly has fewer rows than any other: a thread reads it first, while
+    another one reads rows that those before it are like.
+    """
+    *others, last = range(len(sizes))
+    fewer = others and (sizes[last] or 0) < (sizes[0] or 0)
+    return [last, *others] if fewer else [*others, last]
 
 
 def _one_by_one(reads: Sequence[Read]) -> Iterator[Rows]:
@@ -811,6 +823,9 @@ class ParquetReader(FileReader):
 
     def _decoded_bytes(self, schema: pa.Schema) -> int:
         """Return about how many bytes a row takes, as the largest row group tells."""
+        return self._common.footers(self.file).row_bytes.of(schema, self._row_bytes)
+
+    def _row_bytes(self, schema: pa.Schema) -> int:
         footer, kernels = self._common.footers(self.file), self._kernels
         found = 0
         if self._is_ours() and self._rows:

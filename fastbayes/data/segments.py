@@ -60,10 +60,12 @@ Apart: TypeAlias = "AbstractContextManager[tuple[Iterator[Rows], LateNumbers | N
 class SegmentPart(NamedTuple):
     """Rows of a segment that are decoded at once.
 
+    before  rows of the segment that stand before them
     n_rows  how many they are
     read    decodes them; to be called once
     """
 
+    before: int
     n_rows: int
     read: Read
 
@@ -104,7 +106,8 @@ class Segment:
     n_rows     rows of the segment, None if unknown
     sum_rows   rows after which floating-point sums begin anew; None: they are of the whole segment
     read_apart  reads some columns apart from the others; None where that cannot be
-    parts      what it consists of, where rows may take the place of earlier ones
+    parts      what it consists of, where rows may take the place of earlier ones, in the order in
+               which they are best read
     alike      tells of the parts from one on, up to the first that is not decoded like the rows of
                some earlier part
     """

@@ -626,21 +626,28 @@ def _scanned(
         rows = dropped = 0
         left: list[pa.RecordBatch] = []
 
-        def read() -> Iterator[Rows]:
-            """Yield rows that are still to be counted."""
+        def read() -> Iterator[tuple[int, Rows]]:
+            """Yield rows that are still to be counted, each behind those that stand before them."""
             nonlocal rows
+            if not (repeatable and segment.parts):
+                for block in batches:
+                    yield rows, block
+                return
             first = 0
             while first < len(segment.parts):
                 found = repeated.add(segment, first)
                 rows += sum(part.n_rows for part in segment.parts[first : first + found])
                 first += found
                 if not found:
-                    yield from segment.parts[first].read()
+                    at = segment.parts[first].before
+                    for block in segment.parts[first].read():
+                        yield at, block
+                        at += block.num_rows
                     first += 1
 
-        for block in read() if repeatable and segment.parts else batches:
-            place = segment.place(rows)
-            apart = None if numbers is None else NumbersApart(numbers, rows, place)
+        for at, block in read():
+            place = segment.place(at)
+            apart = None if numbers is None else NumbersApart(numbers, at, place)
             known = encoder.look_up(block, place, apart)
             dropped += known.dropped()
             if known.unlabelled is not None:
@@ -652,8 +659,8 @@ def _scanned(
             budget.check(encoder, shape, known)
             crossed = None
             if crossing is not None:
-                crossed = partial(crossing.crossed, segment, rows, block, known.kept)
-            own_of = partial(sums.at, rows, known)
+                crossed = partial(crossing.crossed, segment, at, block, known.kept)
+            own_of = partial(sums.at, at, known)
             add = partial(_update, budget, own_of, held, shape, crossed)
             lasting = block if repeatable and not own and known.is_lasting(block) else None
             how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
