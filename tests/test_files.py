@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -493,6 +494,25 @@ def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=reason):
             files.check_target(target, force=True)
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("make", [files.atomic, files.atomic_directory])
+def test_atomic__what_the_system_refuses_names_the_target(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    too_long = r"/x{300} cannot be written \(file name too long\)"
+    with pytest.raises(DataError, match=too_long), make(tmp_path / ("x" * 300)):
+        pytest.fail("the block ran")
+
+    def refused(*given: Any, **options: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "hidden")
+
+    for call in ("touch", "mkdir"):
+        monkeypatch.setattr(Path, call, refused)
+    not_allowed = r"/place cannot be written \(permission denied\)"
+    with pytest.raises(DataError, match=not_allowed), make(tmp_path / "place"):
+        pytest.fail("the block ran")
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_atomic__other_errors_pass_unchanged(tmp_path: Path) -> None:

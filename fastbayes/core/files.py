@@ -235,9 +235,9 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     DataError
         The target exists and `force` is off, it cannot be made, or the disk is full.
     """
-    target = Path(os.path.realpath(path))
+    target = _target_of(path)
     _check_target(path, target, force)
-    with telling_full(path), _temporary(target, Path.touch) as temporary:
+    with telling_full(path), _temporary(path, target, Path.touch) as temporary:
         yield temporary
         sync(temporary)
         _check_target(path, target, force)
@@ -269,9 +269,9 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     DataError
         As `check_directory`; or the disk is full.
     """
-    target = Path(os.path.realpath(path))
+    target = _target_of(path)
     check_directory(path, force=force)
-    with telling_full(path), _temporary(target, Path.mkdir) as temporary:
+    with telling_full(path), _temporary(path, target, Path.mkdir) as temporary:
         yield temporary
         sync_directory(temporary)
         check_directory(path, force=force)
@@ -283,7 +283,9 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
 
 
 @contextlib.contextmanager
-def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+def _temporary(
+    name: str | os.PathLike[str], target: Path, make: Callable[[Path], None]
+) -> Iterator[Path]:
     """Give a hidden file or directory next to the target, locked while this process has it.
 
     The lock ends with the process, however that ends: what nobody has locked was abandoned.
@@ -296,7 +298,8 @@ def _temporary(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             # Twice: what a signal raises may come just as the first is called, before it begins.
             for _ in range(2):
                 stack.callback(_remove_whole, path)
-            make(path)
+            with _telling(name):
+                make(path)
             descriptor = _own(path)
         stack.callback(os.close, descriptor)
         yield path
@@ -411,6 +414,28 @@ def sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
+def _telling(name: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an error of the system, but that of a full disk, into one that names the target."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise DataError(
+            f"{os.fspath(name)} cannot be written ({(error.strerror or str(error)).lower()}): "
+            "name another place"
+        ) from error
+
+
+def _target_of(path: str | os.PathLike[str]) -> Path:
+    """Return where a path leads."""
+    target = Path(os.path.realpath(path))
+    with _telling(path):  # of a name that is too long
+        target.is_dir()
+    return target
+
+
+@contextlib.contextmanager
 def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do."""
     try:
@@ -440,7 +465,7 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     DataError
         The target exists and `force` is off, or it cannot be made.
     """
-    _check_target(path, Path(os.path.realpath(path)), force)
+    _check_target(path, _target_of(path), force)
 
 
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -459,7 +484,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         There is a file of that name, the directory holds something that may not be replaced, or
         it cannot be made.
     """
-    name, target = os.fspath(path), Path(os.path.realpath(path))
+    name, target = os.fspath(path), _target_of(path)
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",
