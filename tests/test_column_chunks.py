@@ -226,6 +226,21 @@ def test_what_is_handed_over_stands_beside_the_others(tmp_path: Path, by_arrow: 
     assert set(by_arrow) == {"list", "price", "split"}
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_texts_of_which_arrow_makes_no_dictionaries(
+    encoding: str, version: str, tmp_path: Path, by_arrow: list[str]
+) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        table(3000, 0.2).select(["few string", "many double"]), path, row_group_size=1100,
+        use_dictionary=False, column_encoding={"few string": encoding},
+        data_page_version=version,
+    )  # fmt: skip
+    check(path, 256)
+    assert set(by_arrow) == {"few string"}
+
+
 @pytest.mark.parametrize("use_dictionary", [False, True])
 def test_decimals_in_integers_and_instants_in_twelve_bytes(
     use_dictionary: bool, tmp_path: Path, by_arrow: list[str]

@@ -56,13 +56,14 @@ _CODEC_NAMES |= {7: "LZ4_RAW"}
 CODECS = {"UNCOMPRESSED": p.STORED, "SNAPPY": p.SNAPPY, "LZ4_RAW": p.LZ4} | dict.fromkeys(
     ("ZSTD", "GZIP", "BROTLI"), p.FOREIGN
 )
-DELTA_LENGTH = 6
 _ENCODINGS = {
     5: "DELTA_BINARY_PACKED",
-    DELTA_LENGTH: "DELTA_LENGTH_BYTE_ARRAY",
+    6: "DELTA_LENGTH_BYTE_ARRAY",
     7: "DELTA_BYTE_ARRAY",
     9: "BYTE_STREAM_SPLIT",
 }
+# Of texts so encoded pyarrow makes no dictionaries.
+_NO_DICTIONARIES = 1 << 6 | 1 << 7
 _OWN = 1 << p.PLAIN | 1 << p.PLAIN_DICTIONARY | 1 << p.RLE | 1 << p.BIT_PACKED
 _OWN |= 1 << p.RLE_DICTIONARY
 _BY_ENTRIES = 1 << p.PLAIN_DICTIONARY | 1 << p.RLE_DICTIONARY
@@ -255,10 +256,10 @@ class Footer:
             self._chunks = chunks
         return self._chunks
 
-    def encoded(self, encoding: int, group: int, kernels: ModuleType) -> set[str]:
-        """Return the columns of a row group some of whose pages are in an encoding."""
+    def without_dictionaries(self, group: int, kernels: ModuleType) -> set[str]:
+        """Return the columns of a row group of whose texts pyarrow makes no dictionaries."""
         chunks = self._places(kernels)[group, :, p.CHUNK_ENCODINGS]
-        return {self.columns.leaves[j].path for j in np.flatnonzero(chunks >> encoding & 1)}
+        return {self.columns.leaves[j].path for j in np.flatnonzero(chunks & _NO_DICTIONARIES)}
 
     def largest(self, group: int, kernels: ModuleType) -> int:
         """Return the bytes in the file of the largest column of a row group; 0 if unknown."""

@@ -24,7 +24,6 @@ from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
-    DELTA_LENGTH,
     LEAST_READ,
     PAGE_ROWS,
     ColumnChunk,
@@ -1054,9 +1053,10 @@ class ParquetReader(FileReader):
         import pyarrow.parquet as pq
 
         footer, kernels = self._common.footers(self.file), self._kernels
-        # pyarrow makes no dictionaries of strings in this encoding
-        plain = footer.encoded(DELTA_LENGTH, group, kernels)
         encoded = self._as_dictionaries(group, set(names), n_rows)
+        if encoded:
+            plain = footer.without_dictionaries(group, kernels)
+            encoded = [name for name in encoded if name not in plain]
         # Of a damaged page pyarrow believes the size, where it does not hold the whole column.
         room = min(READ_BYTES, MOST_READ // len(names))
         if not self.file.local or 0 < footer.largest(group, kernels) <= room:
@@ -1066,7 +1066,7 @@ class ParquetReader(FileReader):
             pq.ParquetFile(
                 handle,
                 metadata=footer.metadata,
-                read_dictionary=[name for name in encoded if name not in plain],
+                read_dictionary=encoded,
                 # one round trip for many columns, where that counts
                 pre_buffer=not self.file.local,
                 buffer_size=room,
