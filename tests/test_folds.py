@@ -95,6 +95,24 @@ def test_threads_and_chunks__change_nothing(weight: Any, tmp_path: Path) -> None
     assert fb.count(str(tmp_path / "t.parquet"), "y", **options).folds[3].allclose(one.folds[3])
 
 
+@pytest.mark.parametrize("rows", [997, 140_000])  # of one segment in memory, and of two
+def test_row_groups_and_files__change_nothing(rows: int, tmp_path: Path) -> None:
+    table = random_table(rows)
+    whole = fb.count(table, "y", folds=7)
+    first = rows // 3
+    for k, (part, size) in enumerate([(table[:first], 101), (table[first:], rows // 5)]):
+        pq.write_table(part, tmp_path / f"{k}.parquet", row_group_size=size)
+        with pa.ipc.new_file(tmp_path / f"{k}.arrow", part.schema) as file:
+            file.write_table(part, max_chunksize=size)
+    for kind in ("parquet", "arrow"):
+        found = fb.count(str(tmp_path / f"*.{kind}"), "y", folds=7)
+        for fold, expected in zip(found.folds, whole.folds, strict=True):
+            assert fold.n_rows == expected.n_rows
+            assert fold.allclose(expected)
+    batches = iter(table.to_batches(max_chunksize=1_000))
+    assert fb.count(batches, "y", folds=7).folds[2].allclose(whole.folds[2])
+
+
 def test_folds__of_rows_that_take_no_part_count_for_places() -> None:
     table = random_table(200)
     known = np.random.default_rng(1).random(200) < 0.7

@@ -435,7 +435,7 @@ class FileSource(Source):
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the pieces of every file in turn."""
-        index, threads = 0, self.threads or pa.cpu_count()
+        index, threads, before = 0, self.threads or pa.cpu_count(), 0
         for reader in self._readers:
             columns, origin = self._columns_of(reader), reader.file.origin
             with leaving_out(self._on_error), reading(origin, _REMEDY):
@@ -444,13 +444,19 @@ class FileSource(Source):
                 for piece in reader.pieces(columns, rows, self.batch_bytes, threads, merged):
                     pieces.append(piece)
                     if not piece.goes_on:
-                        yield self._segment(index, reader, pieces, block_rows)
+                        yield self._segment(index, reader, pieces, block_rows, before)
                         index, pieces = index + 1, []
+            before = -1 if before < 0 or reader.n_rows is None else before + reader.n_rows
 
     def _segment(
-        self, index: int, reader: FileReader, pieces: Sequence[Piece], block_rows: int
+        self,
+        index: int,
+        reader: FileReader,
+        pieces: Sequence[Piece],
+        block_rows: int,
+        before: int,
     ) -> Segment:
-        """Return the segment of pieces that follow on each other."""
+        """Return the segment of pieces that follow on each other, behind files of so many rows."""
         reads = [partial(self._read, reader, piece, block_rows) for piece in pieces]
         sizes = [piece.n_rows for piece in pieces]
         parts, alike, first = [], None, pieces[0]
@@ -474,6 +480,7 @@ class FileSource(Source):
             first.first_row,
             None if None in sizes else sum(n or 0 for n in sizes),
             reads[0] if len(pieces) == 1 else partial(_one_by_one, reads),
+            -1 if before < 0 or first.first_row < 0 else before + first.first_row,
             read_apart=apart,
             parts=parts,
             alike=alike,

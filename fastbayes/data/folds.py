@@ -53,17 +53,22 @@ def checked_seed(seed: Any) -> int:
 
 
 class FoldsByPlace(Folds):
-    """Folds of equal size: every k rows in succession fall into k folds, in a random order."""
+    """Folds of equal size: every k rows in succession fall into k folds, in a random order.
+
+    The place is that among all rows of the source, however they are cut into files and row groups;
+    where it is not known, as of text that threads read, that within the segment.
+    """
 
     def __init__(self, k: int, seed: int = 0) -> None:
         self.k, self.seed = k, checked_seed(seed)
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
-        n, k = rows.num_rows, self.k
+        n, k, known = rows.num_rows, self.k, segment.before >= 0
+        done += segment.before if known else 0
         first, last = done // k, -(-(done + n) // k)
         at = np.arange(first * k, last * k, dtype=np.uint64)
-        start = np.array([self.seed % (1 << 64), segment.index], np.uint64)
+        start = np.array([self.seed % (1 << 64), 0 if known else segment.index], np.uint64)
         start = scrambled(start)[:1] ^ scrambled(scrambled(start)[1:])
         order = np.argsort(scrambled(at ^ start).reshape(-1, k), axis=1, kind="stable")
         folds = np.empty(order.shape, np.int64)
@@ -340,7 +345,7 @@ class Drawn(SourceView):
         """Return the segments of the source without the other rows."""
         # Rows are numbered as they were counted, by segments of blocks of this size.
         for segment in super().segments(BLOCK_ROWS):
-            yield segment.of(partial(self._cut, segment, block_rows), segment.n_rows)
+            yield segment.of(partial(self._cut, segment, block_rows), whole=True)
 
     def _cut(self, segment: Segment, block_rows: int) -> Iterator[pa.RecordBatch]:
         return reblock(segment.batches(), block_rows)

@@ -219,7 +219,7 @@ class StreamSource(Source):
         for index, (first, blocks) in enumerate(pieces):
             n_rows = sum(batch.num_rows for batch in blocks)
             read = partial(map, self._projection.blank, blocks)
-            yield Segment(index, "", first, n_rows, read)
+            yield Segment(index, "", first, n_rows, read, first)
 
     def _conformed(self) -> Iterator[pa.RecordBatch]:
         with reading(self.description):
@@ -243,7 +243,7 @@ def slices(
     step = max(sum_rows, block_rows)
     for index, start in enumerate(range(0, n_rows, step)):
         stop = min(start + step, n_rows)
-        yield Segment(index, "", start, stop - start, partial(read, start, stop), sum_rows)
+        yield Segment(index, "", start, stop - start, partial(read, start, stop), start, sum_rows)
 
 
 def table_of(columns: dict[str, Any], description: str) -> pa.Table:

@@ -104,6 +104,7 @@ class Segment:
     origin     name of the file, "" for data in memory
     first_row  row within the origin, counted from 0, where the segment starts; -1 if unknown
     n_rows     rows of the segment, None if unknown
+    before     rows of all origins that stand before it, -1 if unknown
     sum_rows   rows after which floating-point sums begin anew; None: they are of the whole segment
     read_apart  reads some columns apart from the others; None where that cannot be
     parts      what it consists of, where rows may take the place of earlier ones, in the order in
@@ -117,6 +118,7 @@ class Segment:
     first_row: int
     n_rows: int | None
     read: Read = field(repr=False, compare=False)
+    before: int = -1
     sum_rows: int | None = None
     read_apart: Callable[[Sequence[str]], Apart] | None = field(
         default=None, repr=False, compare=False
@@ -124,9 +126,10 @@ class Segment:
     parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
     alike: Callable[[int, Any], AlikeParts] | None = field(default=None, repr=False, compare=False)
 
-    def of(self, read: Read, n_rows: int | None) -> Self:
-        """Return the segment of a view of these rows, which reads them in another way."""
-        return replace(self, read=read, n_rows=n_rows, read_apart=None, parts=())
+    def of(self, read: Read, *, whole: bool) -> Self:
+        """Return the segment of a view of these rows, all or some, which reads them otherwise."""
+        n_rows, before = (self.n_rows, self.before) if whole else (None, -1)
+        return replace(self, read=read, n_rows=n_rows, before=before, read_apart=None, parts=())
 
     def place(self, done: int) -> Place:
         """Return where the rows stand that come after so many of the segment."""
@@ -322,8 +325,7 @@ class SourceView(Source):
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the segments of the source as the view shows them."""
         for segment in self.source.segments(block_rows):
-            n_rows = segment.n_rows if self.whole else None
-            yield segment.of(partial(self.view, segment), n_rows)
+            yield segment.of(partial(self.view, segment), whole=self.whole)
 
 
 def waiting(threads: int) -> int:
