@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fastbayes as fb
 from benchmarks.starts import CLOSE, Way, main, rows_of, ways
 
 SOLVERS = ("newton-cg", "lbfgs")
@@ -44,6 +45,20 @@ def test_naive_bayes_takes_fewer_passes_where_it_is_nearly_right(
     for gap in CLOSE[:2]:
         assert bayes.passes_to(gap) < 0.75 * zeros.passes_to(gap)
     assert bayes.passes_to(CLOSE[2]) < zeros.passes_to(CLOSE[2])
+
+
+def test_a_class_without_rows__takes_no_steps() -> None:
+    rng = np.random.default_rng(0)
+    x, c = rng.normal(size=300), rng.choice(list("abc"), 300)
+    y = np.array(list("pqr"))[(x + rng.normal(size=300) > 0).astype(int) + (c == "a")]
+    rows = {"x": x, "c": c, "y": y}
+    known = fb.LogisticRegression().fit(rows, "y")
+    with pytest.warns(fb.FastBayesWarning, match="class 's' has no row"):
+        more = fb.LogisticRegression().partial_fit(rows, "y", classes=[*"pqrs"])
+    assert more.n_iter_ <= known.n_iter_ + 1
+    found = more.predict_proba(rows)
+    assert found[:, 3].max() < 1e-8
+    np.testing.assert_allclose(found[:, :3], known.predict_proba(rows), atol=1e-5)
 
 
 def test_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

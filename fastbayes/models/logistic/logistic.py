@@ -233,7 +233,7 @@ def cautions(model: Any, found: Found[Floats], separable: bool, stats: Statistic
     if len(counts) > 1 and (counts == 0).any():
         label = stats.schema.classes[int((counts == 0).argmax())].as_py()
         warn(
-            f"class {label!r} has no row: its intercept is as small as `tol` lets it be; learn "
+            f"class {label!r} has no row, and a share that is next to nothing: learn "
             "from rows of it, too"
         )
 
