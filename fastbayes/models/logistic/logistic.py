@@ -233,8 +233,8 @@ def cautions(model: Any, found: Found[Floats], separable: bool, stats: Statistic
     if len(counts) > 1 and (counts == 0).any():
         label = stats.schema.classes[int((counts == 0).argmax())].as_py()
         warn(
-            f"class {label!r} has no row, and a share that is next to nothing: learn "
-            "from rows of it, too"
+            f"class {label!r} has no row, and a share that is next to nothing: learn from rows of "
+            "it, too"
         )
 
 
