@@ -94,6 +94,27 @@ def test_folds_by_class__share_each_class_and_all_rows_out(labels: str, k: int) 
         assert counts.max() - counts.min() <= 1
 
 
+@pytest.mark.parametrize("lacking", ["weight", "class"])
+def test_rows_that_take_no_part__change_no_fold(lacking: str) -> None:
+    table = rows(300)
+    part = np.random.default_rng(5).random(300) < 0.3
+    kept = table.filter(pa.array(part))
+    if lacking == "weight":
+        table, weight = table.append_column("w", pa.array(part.astype(float))), "w"
+    else:
+        y = pa.array(table["y"].to_pylist(), mask=~part)
+        table, weight = table.set_column(2, "y", y), None
+    found = fb.fit(table, "y", sample_weight=weight, members=MODELS)
+    expected = fb.fit(kept, "y", members=MODELS)
+    assert found.n_folds_ == expected.n_folds_ == 20
+    assert found.member_log_loss_ == pytest.approx(expected.member_log_loss_, rel=1e-12)
+    assert fb.compare(table, "y", sample_weight=weight, models=MODELS).best.scored == "20 folds"
+    scores = fb.k_fold(fb.NaiveBayes(), table, "y", sample_weight=weight, folds=4)
+    assert scores.log_loss == pytest.approx(
+        fb.k_fold(fb.NaiveBayes(), kept, "y", folds=4).log_loss, rel=1e-12
+    )
+
+
 def test_folds_by_class__are_in_no_order_of_the_rows_and_repeat_by_the_seed() -> None:
     source = open_source(pa.table({"y": ["a"] * 90 + ["b"] * 10}))
     (segment,) = source.segments(BLOCK_ROWS)

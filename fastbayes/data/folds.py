@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.suggestions import did_you_mean
+from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
 from fastbayes.kernels import dispatch
@@ -83,7 +84,8 @@ class FoldsByPlace(Folds):
 class FoldsByClass(Folds):
     """Folds of equal size in which each class has its share: its rows are dealt to them in turn.
 
-    A class of few rows loses as few of them as can be to the models that are judged by it.
+    A class of few rows loses as few of them as can be to the models that are judged by it. Rows
+    without a class or of weight 0, which take no part, change the folds of no other.
 
     codes  The fold of each row of each segment, by the segment's index.
     """
@@ -92,10 +94,21 @@ class FoldsByClass(Folds):
         self.k, self._codes = k, codes
 
     @classmethod
-    def dealt(cls, source: Source, target: str, k: int, seed: int = 0) -> Self:
-        """Return k folds of the rows of a source, which are read; they come in a random order."""
+    def dealt(
+        cls,
+        source: Source,
+        target: str,
+        k: int | None = None,
+        seed: int = 0,
+        weight: str | None = None,
+    ) -> Self:
+        """Return k folds of the rows of a source, which are read; they come in a random order.
+
+        By default as many as `folds_for` says.
+        """
         start = scrambled(np.array([checked_seed(seed) % (1 << 64)], np.uint64))
         labels, sizes = list[pa.Array](), dict[int, int]()
+        heavy = list[NDArray[np.bool_]]()
         for segment in source.segments(BLOCK_ROWS):
             sizes[segment.index] = 0
             for rows in segment.batches():
@@ -104,14 +117,22 @@ class FoldsByClass(Folds):
                     column = column.cast(column.type.value_type)
                 labels.append(column)
                 sizes[segment.index] += rows.num_rows
+                if weight is not None:
+                    heavy.append(_above_0(weight, rows.column(weight)))
         n = sum(sizes.values())
-        classes = np.zeros(n, np.int64)
+        part, classes = np.zeros(n, np.bool_), np.zeros(0, np.int64)
         if labels:
-            classes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
-            classes = classes.fill_null(-1).to_numpy(zero_copy_only=False)
-        order = np.lexsort((scrambled(np.arange(n, dtype=np.uint64) ^ start), classes))
+            column = pa.chunked_array(labels).combine_chunks()
+            part = column.is_valid().to_numpy(zero_copy_only=False)
+            part = part & np.concatenate(heavy) if heavy else part
+            classes = column.filter(pa.array(part)).dictionary_encode().indices.to_numpy()
+        n_part = len(classes)
+        k = folds_for(n_part) if k is None else k
+        at = scrambled(np.arange(n_part, dtype=np.uint64) ^ start)
+        turn = np.empty(n_part, np.int64)
+        turn[np.lexsort((at, classes))] = np.arange(n_part)
         folds = np.empty(n, np.int64)
-        folds[order] = np.arange(n) % k
+        folds[part], folds[~part] = turn % k, np.arange(n_part, n) % k
         ends = np.cumsum([0, *sizes.values()])
         parts = (folds[first:last] for first, last in pairwise(ends))
         return cls(k, dict(zip(sizes, parts, strict=True)))
@@ -123,6 +144,13 @@ class FoldsByClass(Folds):
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in their order, and their numbers."""
         return list(range(self.k)), tuple(map(str, range(self.k)))
+
+
+def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:
+    """Return where weights are above 0; SchemaError where they are no numbers."""
+    check_number(name, weights.type)
+    numbers = weights.cast(pa.float64(), safe=False).fill_null(0.0)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False) > 0)
 
 
 # Folds where nothing else is said: those of at most so many rows, and of all others.

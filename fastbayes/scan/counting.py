@@ -153,7 +153,13 @@ def number_of_folds(folds: Any) -> int | None:
     return int(folds) if number else None
 
 
-def folds_apart(source: Source | Joined, target: str, k: int | None = None, seed: int = 0) -> Folds:
+def folds_apart(
+    source: Source | Joined,
+    target: str,
+    k: int | None = None,
+    seed: int = 0,
+    weight: str | None = None,
+) -> Folds:
     """Return k folds that models are judged by; by default as many as the number of rows asks for.
 
     Of few rows each class has its share in every fold; many have it by chance, and are in folds by
@@ -167,10 +173,9 @@ def folds_apart(source: Source | Joined, target: str, k: int | None = None, seed
         n_rows = 0
         while n_rows < MANY_ROWS and (rows := next(blocks, None)) is not None:
             n_rows += rows.num_rows
-    k = folds_for(n_rows) if k is None else k
     if n_rows >= MANY_ROWS:
-        return FoldsByPlace(k, seed)
-    return FoldsByClass.dealt(source, target, k, seed)
+        return FoldsByPlace(folds_for(n_rows) if k is None else k, seed)
+    return FoldsByClass.dealt(source, target, k, seed, weight)
 
 
 def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:

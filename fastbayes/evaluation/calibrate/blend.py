@@ -257,7 +257,7 @@ class Blend(TableRows):
         if hasattr(X, "__next__"):
             raise read_only_once(type(X).__name__, SCANS)
         source, target, weight, domains = open_training(self, X, y, sample_weight, reset=True)
-        folds = self.apart(source, target)
+        folds = self.apart(source, target, weight)
         features = [name for name in source.schema.names if name not in (target, weight)]
         parts = date_parts(source, features, self.dates, threads=self.threads)
         domains = {**domains, **declared(self.domains)}
@@ -274,7 +274,7 @@ class Blend(TableRows):
         named = "feature_names_in_" in vars(self)
         return self.learn(Opened(source, target, weight, folds, learning), named=named)
 
-    def apart(self, source: Any, target: str) -> Folds:
+    def apart(self, source: Any, target: str, weight: str | None = None) -> Folds:
         """Return which fold each row of an open source belongs to.
 
         Parameters
@@ -283,6 +283,8 @@ class Blend(TableRows):
             The rows; where it does not know how many they are, some are read.
         target
             Name of the class column.
+        weight
+            Name of the weight column, if there is one.
 
         Returns
         -------
@@ -294,7 +296,7 @@ class Blend(TableRows):
         DataError
             When workers read the rows, which have no places.
         """
-        folds = folds_apart(source, target, self.folds)
+        folds = folds_apart(source, target, self.folds, weight=weight)
         with_folds(source, folds)
         return folds
 

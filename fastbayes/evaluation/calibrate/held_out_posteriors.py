@@ -122,7 +122,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         missing=model._counts_missing,
         parts=schema.parts,
     )
-    source, apart = with_folds(source, folds_apart(source, target, folds))
+    source, apart = with_folds(source, folds_apart(source, target, folds, 0, weight))
     models, _, encoding = fitted_without_folds(
         partial(_fresh, model),
         Opened(source, target, weight, apart, learning),

@@ -112,7 +112,8 @@ def fit_source(
         filesystem=filesystem,
     )
     if isinstance(model, Blend):
-        opened = opened._replace(folds=model.apart(opened.source, str(opened.target)))
+        given = opened.source, str(opened.target), opened.weight
+        opened = opened._replace(folds=model.apart(*given))
         model.learn(opened, named=not is_array(source), progress=progress)
         return
     rows, where = opened.source, opened.source.description

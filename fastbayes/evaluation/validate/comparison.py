@@ -1168,7 +1168,8 @@ def compare(
     elsewhere = isinstance(opened.source, Counter)
     by_default = folds is None and (validation == "k_fold" or not (validation or elsewhere))
     if by_default or number is not None:
-        apart = folds_apart(opened.source, str(opened.target), number, seed)
+        rows = opened.source, str(opened.target)
+        apart = folds_apart(*rows, number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     by_folds, named = opened.folds is not None, not is_array(source)
 
@@ -1218,7 +1219,8 @@ def compare(
         blend._check_parameters()
         rows = opened
         if not by_folds:
-            rows = opened._replace(folds=blend.apart(opened.source, str(opened.target)))
+            given = opened.source, str(opened.target), opened.weight
+            rows = opened._replace(folds=blend.apart(*given))
         return blend.learn(rows, named=named, progress=progress)
 
     return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)

@@ -447,7 +447,8 @@ def k_fold(
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
     if number is not None:
-        apart = folds_apart(opened.source, str(opened.target), number, seed)
+        rows = opened.source, str(opened.target)
+        apart = folds_apart(*rows, number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     models, names, encoding = fitted_without_folds(
         partial(type(model), **params), opened, options["threads"], options["memory_limit"]
