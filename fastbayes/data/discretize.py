@@ -80,6 +80,7 @@ class ValueSketch:
         self.limit = limit
         self.few = few
         self._rows: list[Rows] = []
+        self._n_held = 0
         self._job = math.inf
         self._cells: Any = None
 
@@ -103,6 +104,7 @@ class ValueSketch:
         if self._cells is None and self._n_held + len(rows.values) <= self.few:
             # The caller may write new values where these are; the rest is shared by all columns.
             self._rows.append(rows._replace(values=rows.values.copy()))
+            self._n_held += len(rows.values)
         else:
             self._spilled().add(*rows)
 
@@ -111,15 +113,11 @@ class ValueSketch:
         """Rows x columns of the whole job that the rows are of."""
         return self._job
 
-    @property
-    def _n_held(self) -> int:
-        return sum(len(rows.values) for rows in self._rows)
-
     def _spilled(self) -> Any:
         """Return the cells, with the rows that were held."""
         if self._cells is None:
             self._cells = dispatch.load("sketch", self._job).SketchEntries(self.limit, self.few)
-            held, self._rows = self._rows, []
+            held, self._rows, self._n_held = self._rows, [], 0
             for rows in held:
                 self._cells.add(*rows)
         return self._cells
@@ -130,6 +128,7 @@ class ValueSketch:
             self._job = other._job
         if self._cells is None and self._n_held + other._n_held <= self.few:
             self._rows += other._rows  # which nobody changes once they are held
+            self._n_held += other._n_held
         else:
             for rows in other._rows:
                 self._spilled().add(*rows)
@@ -410,24 +409,24 @@ def mdl_cuts_of(profiles: Sequence[Profile], cells: float = math.inf) -> list[li
     if not profiles:
         return found
     # Of each column the weights up to its first 0, 1, 2 ... values, one column behind the other.
-    widths = [len(profile.least) + 1 for profile in profiles]
-    begin = np.cumsum(widths) - widths
-    cumulated = np.zeros((profiles[0].weight.shape[1], sum(widths)))
-    for profile, at, width in zip(profiles, begin.tolist(), widths, strict=True):
-        np.cumsum(profile.weight.T, axis=1, out=cumulated[:, at + 1 : at + width])
+    n_values = np.array([len(profile.least) for profile in profiles], np.int64)
+    begin = np.cumsum(n_values + 1) - (n_values + 1)
+    cumulated = np.zeros((profiles[0].weight.shape[1], int((n_values + 1).sum())))
+    for profile, at, n in zip(profiles, begin.tolist(), n_values.tolist(), strict=True):
+        np.cumsum(profile.weight.T, axis=1, out=cumulated[:, at + 1 : at + 1 + n])
     known = np.zeros(0)
     if cumulated.sum(axis=0).max() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
         cumulated, known = cumulated.astype(np.int64), _x_log_x_of_counts()
     scatter_of_cuts = dispatch.load("cuts", cells).scatter_of_cuts
-    of, first, last = np.arange(len(profiles)), begin, begin + widths - 1
+    of, first, last = np.arange(len(profiles)), begin, begin + n_values
     while len(able := np.flatnonzero(last - first >= 2)):
         of, first, last = of[able], first[able], last[able]
         scatter = scatter_of_cuts(cumulated, known, first, last)
-        lengths: NDArray[np.int64] = last - first - 1
-        starts: NDArray[np.int64] = np.cumsum(lengths) - lengths
+        lengths = last - first - 1
+        starts = np.cumsum(lengths) - lengths
         whole = cumulated[:, last] - cumulated[:, first]
-        n = whole.sum(axis=0).astype(np.float64)
-        noise = _SAME * n * np.log(np.maximum(n, 1.0))
+        weight = whole.sum(axis=0).astype(np.float64)
+        noise = _SAME * weight * np.log(np.maximum(weight, 1.0))
         least = np.minimum.reduceat(scatter, starts) + noise
         good = np.flatnonzero(scatter <= np.repeat(least, lengths))
         at = good[np.searchsorted(good, starts)]
@@ -479,8 +478,8 @@ def quantile_cuts(profile: Profile, bins: int) -> list[float]:
     if not len(cumulated):
         return []
     wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - _SAME)
-    behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
-    behind = behind[behind < len(cumulated) - 1]
+    behind = np.searchsorted(cumulated, wanted, side="left").tolist()
+    behind = sorted({i for i in behind if i < len(cumulated) - 1})
     return [between(float(profile.greatest[i]), float(profile.least[i + 1])) for i in behind]
 
 
