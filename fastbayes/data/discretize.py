@@ -215,7 +215,11 @@ def profiles(sketches: Sequence[ValueSketch], classes: NDArray[np.intp]) -> list
         sums[0] += sums[1] >> FRACTION_BITS
         weight = sums[0] + (sums[1] & ((1 << FRACTION_BITS) - 1)) / (1 << FRACTION_BITS)
     greatest = np.maximum.reduceat(entries.greatest, first) if len(first) else entries.greatest
-    parts = numbers(entries.least[first]), numbers(greatest), weight.reshape(-1, len(classes))
+    parts = (
+        numbers(entries.least[first]),
+        numbers(greatest),
+        weight.reshape(len(first), len(classes)),
+    )
     bounds = np.concatenate([[0], behind])[np.concatenate([[0], ends])].tolist()
     return [Profile(*(part[a:b] for part in parts)) for a, b in itertools.pairwise(bounds)]
 
