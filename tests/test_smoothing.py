@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fastbayes as fb
 from fastbayes.models.estimator.smoothing import Smoothing
 
 
@@ -20,3 +21,21 @@ def test_ratio_within__is_the_ratio_to_the_same_bits(
     smoothing = Smoothing(kind, mass, mass)
     found = smoothing.ratio_within(counts, total, cells, of)
     np.testing.assert_array_equal(found, smoothing.ratio(counts, total[:, of], cells[of][:, None]))
+
+
+@pytest.mark.parametrize("missing", ["marginalize", "category"])
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("most", [0, 1 << 20])
+def test_conditionals__are_those_of_each_feature_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, missing: str, alpha: float, most: int
+) -> None:
+    monkeypatch.setattr("fastbayes.models.estimator.smoothing.TOGETHER", most)
+    rng = np.random.default_rng(0)
+    table = {name: rng.choice(["a", "b", "c", None], 60).tolist() for name in "vwxz"}
+    table["v"] = ["a"] * 60
+    model = fb.AODE(alpha=alpha, missing=missing).fit(table, rng.choice(["p", "q", "r"], 60))
+    cells, features = model._cells, [3, 0, 2]
+    found = cells.conditionals(features, model._rule)
+    for p, together in zip(features, found, strict=True):
+        alone, others = np.asarray(cells.conditional(p, model._rule)), cells.feature != p
+        np.testing.assert_array_equal(together[:, others], alone[:, others])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -79,6 +80,7 @@ class ValueSketch:
         self.limit = limit
         self.few = few
         self._rows: list[Rows] = []
+        self._n_held = 0
         self._job = math.inf
         self._cells: Any = None
 
@@ -102,6 +104,7 @@ class ValueSketch:
         if self._cells is None and self._n_held + len(rows.values) <= self.few:
             # The caller may write new values where these are; the rest is shared by all columns.
             self._rows.append(rows._replace(values=rows.values.copy()))
+            self._n_held += len(rows.values)
         else:
             self._spilled().add(*rows)
 
@@ -110,15 +113,11 @@ class ValueSketch:
         """Rows x columns of the whole job that the rows are of."""
         return self._job
 
-    @property
-    def _n_held(self) -> int:
-        return sum(len(rows.values) for rows in self._rows)
-
     def _spilled(self) -> Any:
         """Return the cells, with the rows that were held."""
         if self._cells is None:
             self._cells = dispatch.load("sketch", self._job).SketchEntries(self.limit, self.few)
-            held, self._rows = self._rows, []
+            held, self._rows, self._n_held = self._rows, [], 0
             for rows in held:
                 self._cells.add(*rows)
         return self._cells
@@ -129,6 +128,7 @@ class ValueSketch:
             self._job = other._job
         if self._cells is None and self._n_held + other._n_held <= self.few:
             self._rows += other._rows  # which nobody changes once they are held
+            self._n_held += other._n_held
         else:
             for rows in other._rows:
                 self._spilled().add(*rows)
@@ -175,35 +175,53 @@ class ValueSketch:
         return found
 
     def profile(self, classes: NDArray[np.intp]) -> Profile:
-        """Return the cells of the column with the weights of these classes, by their codes.
+        """Return the cells of the column with the weights of these classes, by their codes."""
+        (found,) = profiles([self], classes)
+        return found
 
-        There are at most `MOST_WEIGHTS` weights: of hundreds of classes, the cells are larger.
-        """
-        whole = self._entries()
+
+def profiles(sketches: Sequence[ValueSketch], classes: NDArray[np.intp]) -> list[Profile]:
+    """Return the cells of columns with the weights of these classes, by their codes.
+
+    There are at most `MOST_WEIGHTS` weights of each: of hundreds of classes, the cells are larger.
+    All are looked at together: of few rows calls take longer than what they do.
+    """
+    limit = max(1, MOST_WEIGHTS // max(1, len(classes)))
+    wholes, cells = [], []
+    for sketch in sketches:
+        whole = sketch._entries()
         order = np.argsort(whole.least)
-        least, shift = whole.least[order], 0 if self._cells is None else int(self._cells.shift)
-        limit = max(1, MOST_WEIGHTS // max(1, len(classes)))
+        whole = Entries(*(array[order] for array in whole))
+        least, shift = whole.least, 0 if sketch._cells is None else int(sketch._cells.shift)
         if len(least) > limit:
             shift = least_shift([least[1:] ^ least[:-1]], shift, limit)
-        cells = least >> np.uint64(shift)
-        new = np.ones(len(cells), np.bool_)
-        new[1:] = cells[1:] != cells[:-1]
-        first = np.flatnonzero(new)
-        place = np.empty(len(classes), np.intp)
-        place[classes] = np.arange(len(classes))
-        at = (np.cumsum(new) - 1) * len(classes) + place[whole.label[order]]
-        sums = [np.zeros(len(first) * len(classes), np.int64) for _ in range(2)]
-        for total, part in zip(sums, (whole.whole, whole.fraction), strict=True):
-            if part.any():
-                np.add.at(total, at, part[order])
-        weight = sums[0].astype(np.float64)
-        if sums[1].any():
-            sums[0] += sums[1] >> FRACTION_BITS
-            weight = sums[0] + (sums[1] & ((1 << FRACTION_BITS) - 1)) / (1 << FRACTION_BITS)
-        greatest = whole.greatest[order]
-        greatest = np.maximum.reduceat(greatest, first) if len(first) else greatest
-        shape = len(first), len(classes)
-        return Profile(numbers(least[first]), numbers(greatest), weight.reshape(shape))
+        wholes.append(whole)
+        cells.append(least >> np.uint64(shift))
+    entries = Entries(*(np.concatenate(arrays) for arrays in zip(*wholes, strict=True)))
+    cell, ends = np.concatenate(cells), np.cumsum([len(some) for some in cells])
+    new = np.ones(len(cell), np.bool_)
+    new[1:] = cell[1:] != cell[:-1]
+    new[ends[:-1][ends[:-1] < len(new)]] = True
+    first, behind = np.flatnonzero(new), np.cumsum(new)
+    place = np.empty(len(classes), np.intp)
+    place[classes] = np.arange(len(classes))
+    at = (behind - 1) * len(classes) + place[entries.label]
+    sums = [np.zeros(len(first) * len(classes), np.int64) for _ in range(2)]
+    for total, part in zip(sums, (entries.whole, entries.fraction), strict=True):
+        if part.any():
+            np.add.at(total, at, part)
+    weight = sums[0].astype(np.float64)
+    if sums[1].any():
+        sums[0] += sums[1] >> FRACTION_BITS
+        weight = sums[0] + (sums[1] & ((1 << FRACTION_BITS) - 1)) / (1 << FRACTION_BITS)
+    greatest = np.maximum.reduceat(entries.greatest, first) if len(first) else entries.greatest
+    parts = (
+        numbers(entries.least[first]),
+        numbers(greatest),
+        weight.reshape(len(first), len(classes)),
+    )
+    bounds = np.concatenate([[0], behind])[np.concatenate([[0], ends])].tolist()
+    return [Profile(*(part[a:b] for part in parts)) for a, b in itertools.pairwise(bounds)]
 
 
 METHODS = ("mdl", "quantile", "width")
@@ -335,26 +353,36 @@ class CutLearner:
             label = codes.astype(np.uint16)[entries.label]
             sketch.take(entries._replace(label=label), int(arrays[f"{i}.shift"][0]))
 
-    def cuts(self, name: str, classes: NDArray[np.intp], hows: Sequence[Method]) -> list[Cuts]:
-        """Return the cut points of a column by each of some methods.
 
-        `classes` are the class codes in sorted order. A sketch that was asked for by "width" knows
-        no more than the extremes.
-        """
-        sketch = self.sketches[name]
-        profile, job = sketch.profile(classes), sketch.job
-        return [checked_cuts(name, cut_points(profile, how, job)) for how in hows]
+def cuts_of(
+    sketches: Sequence[ValueSketch],
+    names: Sequence[str],
+    hows: Sequence[Sequence[Method]],
+    classes: NDArray[np.intp],
+) -> list[list[Cuts]]:
+    """Return the cut points of columns of these names, each by some methods of its own.
 
+    `classes` are the class codes in sorted order. A sketch that was asked for by "width" knows no
+    more than the extremes.
+    """
+    found = profiles(sketches, classes)
+    jobs = min((sketch.job for sketch in sketches), default=math.inf)
+    by_mdl = [at for at, some in enumerate(hows) if any(how.kind == "mdl" for how in some)]
+    mdl = dict(zip(by_mdl, mdl_cuts_of([found[at] for at in by_mdl], jobs), strict=True))
 
-def cut_points(profile: Profile, how: Method, cells: float) -> list[float]:
-    """Return the cut points of a column by a method, in a job of so many rows x columns."""
-    match how.kind:
-        case "mdl":
-            return mdl_cuts(profile, cells)
-        case "quantile":
-            return quantile_cuts(profile, how.bins)
-        case _:
-            return width_cuts(profile, how.bins)
+    def points(at: int, how: Method) -> list[float]:
+        match how.kind:
+            case "mdl":
+                return mdl[at]
+            case "quantile":
+                return quantile_cuts(found[at], how.bins)
+            case _:
+                return width_cuts(found[at], how.bins)
+
+    return [
+        [checked_cuts(name, points(at, how)) for how in some]
+        for at, (name, some) in enumerate(zip(names, hows, strict=True))
+    ]
 
 
 def between(lower: float, upper: float) -> float:
@@ -364,9 +392,16 @@ def between(lower: float, upper: float) -> float:
 
 
 def mdl_cuts(profile: Profile, cells: float = math.inf) -> list[float]:
+    """Return the cut points of a column as `mdl_cuts_of` finds those of several."""
+    (cuts,) = mdl_cuts_of([profile], cells)
+    return cuts
+
+
+def mdl_cuts_of(profiles: Sequence[Profile], cells: float = math.inf) -> list[list[float]]:
     """Return the cut points that the minimum description length principle accepts, ascending.
 
-    `cells` are the rows x columns of the whole job: whether compiling pays.
+    Columns are cut together, in rounds. `cells` are the rows x columns of the whole job: whether
+    compiling pays.
 
     A range of N rows is cut where the class entropy within both sides is least, the lowest such
     cut if there are several, if the gain exceeds (log2(N - 1) + D)/N with D = log2(3^k - 2) -
@@ -374,53 +409,61 @@ def mdl_cuts(profile: Profile, cells: float = math.inf) -> list[float]:
     likewise. N is the sum of weights (Fayyad, Irani 1993, Multi-interval discretization of
     continuous-valued attributes for classification learning, IJCAI, section 3).
     """
-    cumulated = np.zeros((profile.weight.shape[1], len(profile.least) + 1))
-    np.cumsum(profile.weight.T, axis=1, out=cumulated[:, 1:])
+    found: list[list[float]] = [[] for _ in profiles]
+    if not profiles:
+        return found
+    # Of each column the weights up to its first 0, 1, 2 ... values, one column behind the other.
+    n_values = np.array([len(profile.least) for profile in profiles], np.int64)
+    begin = np.cumsum(n_values + 1) - (n_values + 1)
+    cumulated = np.zeros((profiles[0].weight.shape[1], int((n_values + 1).sum())))
+    for profile, at, n in zip(profiles, begin.tolist(), n_values.tolist(), strict=True):
+        np.cumsum(profile.weight.T, axis=1, out=cumulated[:, at + 1 : at + 1 + n])
     known = np.zeros(0)
-    if cumulated[:, -1].sum() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
+    if cumulated.sum(axis=0).max() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
         cumulated, known = cumulated.astype(np.int64), _x_log_x_of_counts()
     scatter_of_cuts = dispatch.load("cuts", cells).scatter_of_cuts
-    cuts = []
-    ranges = [(0, len(profile.least))]
-    while ranges:
-        first, last = ranges.pop()
-        if last - first < 2:
-            continue
+    of, first, last = np.arange(len(profiles)), begin, begin + n_values
+    while len(able := np.flatnonzero(last - first >= 2)):
+        of, first, last = of[able], first[able], last[able]
         scatter = scatter_of_cuts(cumulated, known, first, last)
-        everything = cumulated[:, last] - cumulated[:, first]
-        n = float(everything.sum())
-        noise = _SAME * n * math.log(n) if n > 0 else 0.0
-        at = int((scatter <= scatter.min() + noise).argmax())
-        cut = first + at + 1
-        parts = np.empty((len(everything), 3), cumulated.dtype)
-        parts[:, 0] = everything
-        np.subtract(cumulated[:, cut], cumulated[:, first], out=parts[:, 1])
-        np.subtract(everything, parts[:, 1], out=parts[:, 2])
-        if _accepted(parts, scatter_of(parts, known), float(scatter[at]), noise):
-            cuts.append(between(float(profile.greatest[cut - 1]), float(profile.least[cut])))
-            ranges += [(first, cut), (cut, last)]
-    return sorted(cuts)
+        lengths = last - first - 1
+        starts = np.cumsum(lengths) - lengths
+        whole = cumulated[:, last] - cumulated[:, first]
+        weight = whole.sum(axis=0).astype(np.float64)
+        noise = _SAME * weight * np.log(np.maximum(weight, 1.0))
+        least = np.minimum.reduceat(scatter, starts) + noise
+        good = np.flatnonzero(scatter <= np.repeat(least, lengths))
+        at = good[np.searchsorted(good, starts)]
+        cut = first + (at - starts) + 1
+        left = cumulated[:, cut] - cumulated[:, first]
+        parts = np.stack([whole, left, whole - left], axis=1)
+        some = _accepted(parts, scatter_of(parts, known), scatter[at], noise)
+        of, first, cut, last = of[some], first[some], cut[some], last[some]
+        for column, value in zip(of.tolist(), (cut - begin[of]).tolist(), strict=True):
+            _, greatest, _ = profile = profiles[column]
+            found[column].append(between(float(greatest[value - 1]), float(profile.least[value])))
+        of = np.concatenate([of, of])
+        first, last = np.concatenate([first, cut]), np.concatenate([cut, last])
+    return [sorted(cuts) for cuts in found]
 
 
-def _accepted(parts: NDArray[Any], scatter: Floats, cut: float, noise: float) -> bool:
-    """Return whether a range is to be cut.
+def _accepted(parts: NDArray[Any], scatter: Floats, cut: Floats, noise: Floats) -> NDArray[np.intp]:
+    """Return which of n ranges are to be cut.
 
-    parts    (n_classes, 3) class weights of the range, and of what is left and right of the cut
-    scatter  (3,) N times the class entropy in nats of each
-    cut      that of both sides together
-    noise    what rounding may make of such numbers
+    parts    (n_classes, 3, n) class weights of each, and of what is left and right of the cut
+    scatter  (3, n) N times the class entropy in nats of each
+    cut      (n,) that of both sides together
+    noise    (n,) what rounding may make of such numbers
     """
-    whole = float(scatter[0])
-    if whole - cut <= noise:
-        return False
-    k, k1, k2 = np.add.reduce(parts != 0, axis=0).tolist()
-    total = np.add.reduce(parts, axis=0)
-    n = float(total[0])
-    e, e1, e2 = (scatter / total / math.log(2)).tolist()
-    gain = (whole - cut) / n / math.log(2)
-    code = k * math.log2(3) + math.log1p(-2 * 3.0**-k) / math.log(2)  # log2(3^k - 2)
-    cost = math.log2(max(n - 1, 1.0)) + code - (k * e - k1 * e1 - k2 * e2)
-    return gain > cost / n
+    some = np.flatnonzero(scatter[0] - cut > noise)
+    parts, scatter, cut = parts[..., some], scatter[:, some], cut[some]
+    k, total = np.add.reduce(parts != 0, axis=0), np.add.reduce(parts, axis=0)
+    entropy = scatter / total / math.log(2)
+    gain = (scatter[0] - cut) / total[0] / math.log(2)
+    code = k[0] * math.log2(3) + np.log1p(-2 * 3.0 ** -k[0]) / math.log(2)  # log2(3^k - 2)
+    told = k[0] * entropy[0] - k[1] * entropy[1] - k[2] * entropy[2]
+    cost = np.log2(np.maximum(total[0] - 1, 1.0)) + code - told
+    return np.asarray(some[gain > cost / total[0]])
 
 
 @lru_cache(maxsize=1)
@@ -439,8 +482,8 @@ def quantile_cuts(profile: Profile, bins: int) -> list[float]:
     if not len(cumulated):
         return []
     wanted = cumulated[-1] * np.arange(1, bins) / bins * (1 - _SAME)
-    behind = np.unique(np.searchsorted(cumulated, wanted, side="left"))
-    behind = behind[behind < len(cumulated) - 1]
+    behind = np.searchsorted(cumulated, wanted, side="left").tolist()
+    behind = sorted({i for i in behind if i < len(cumulated) - 1})
     return [between(float(profile.greatest[i]), float(profile.least[i + 1])) for i in behind]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,14 @@ from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Feature
 from fastbayes.data.columns import Codebook
-from fastbayes.data.discretize import FEW_ROWS, GREATEST_WEIGHT, CutLearner, Method, methods
+from fastbayes.data.discretize import (
+    FEW_ROWS,
+    GREATEST_WEIGHT,
+    CutLearner,
+    Method,
+    cuts_of,
+    methods,
+)
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
@@ -114,8 +122,10 @@ def numeric_cuts(
             (learner,) = _scan(share, own, some, on_error, progress, keeping=keeping)
             classes = _classes(own)
         rules = Rules([asked], some)
-        found = share.in_order(partial(rules.read, [learner], classes), [(0, n) for n in some])
-        for name, (points,) in zip(some, found, strict=True):
+        jobs = [(0, name) for name in some]
+        for name, (points,) in zip(
+            some, _read(rules, [learner], classes, jobs, share), strict=True
+        ):
             cuts[name] = points
         if checkpoint is not None:
             known |= {name: cuts[name].tolist() for name in some}
@@ -146,17 +156,23 @@ class Rules(NamedTuple):
         return rules
 
     def read(
-        self, learners: Sequence[CutLearner], classes: NDArray[np.intp], at: tuple[int, str]
-    ) -> list[Any]:
-        """Return the cut points of a column by each rule, None by one that does not have it.
+        self,
+        learners: Sequence[CutLearner],
+        classes: NDArray[np.intp],
+        jobs: Sequence[tuple[int, str]],
+    ) -> list[list[Any]]:
+        """Return the cut points of columns by each rule, None by one that does not have it.
 
-        `at` are the place of the learner that they are read off, and the name of the column.
+        `jobs` are the places of the learners that they are read off, and the names of the columns.
         """
-        place, name = at
-        hows = [asked.get(name) for asked in self.asked]
-        learned = [how for how in hows if isinstance(how, Method)]
-        found = iter(learners[place].cuts(name, classes, learned))
-        return [next(found) if isinstance(how, Method) else how for how in hows]
+        hows = [[asked.get(name) for asked in self.asked] for _, name in jobs]
+        learned = [[how for how in some if isinstance(how, Method)] for some in hows]
+        sketches = [learners[place].sketches[name] for place, name in jobs]
+        found = cuts_of(sketches, [name for _, name in jobs], learned, classes)
+        return [
+            [next(points) if isinstance(how, Method) else how for how in some]
+            for some, points in zip(hows, map(iter, found), strict=True)
+        ]
 
 
 def cuts_by_rules(
@@ -208,15 +224,31 @@ def cuts_by_rules(
             classes = _classes(own)
         rests = learners if folds is None else _without_each(learners, some)
         jobs = [(fold, name) for fold in range(n_folds) for name in some]
-        # Of few rows Python takes longer than kernels, and threads wait for each other.
-        n_rows = math.inf if source.n_rows is None else source.n_rows
-        share = replace(share, threads=threads_for(n_rows * len(jobs), share.threads))
-        found = share.in_order(partial(rules.read, rests, classes), jobs)
+        found = _read(rules, rests, classes, jobs, share)
         for (fold, name), by_rule in zip(jobs, found, strict=True):
             for of_rule, at in zip(cuts, by_rule, strict=True):
                 if at is not None:
                     of_rule[fold][name] = at
     return cuts
+
+
+def _read(
+    rules: Rules,
+    learners: Sequence[CutLearner],
+    classes: NDArray[np.intp],
+    jobs: Sequence[tuple[int, str]],
+    share: ReadShare,
+) -> Iterator[list[Any]]:
+    """Yield the cut points of each job of `Rules.read`, by rule."""
+    # Of few rows Python takes longer than kernels: columns are cut together, and threads wait for
+    # each other.
+    n_rows = math.inf if share.source.n_rows is None else share.source.n_rows
+    share = replace(share, threads=threads_for(n_rows * len(jobs), share.threads))
+    step = max(1, int(FEW_ROWS // max(n_rows, 1)))
+    parts = [jobs[at : at + step] for at in range(0, len(jobs), step)]
+    return itertools.chain.from_iterable(
+        share.in_order(partial(rules.read, learners, classes), parts)
+    )
 
 
 def learned_columns(source: Source, encoder: Encoder, discretize: Any) -> list[str]:

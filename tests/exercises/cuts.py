@@ -7,4 +7,4 @@ import numpy as np
 
 def exercise(cuts):
     for kind, known in ((np.int64, np.zeros(8)), (np.float64, np.zeros(0))):
-        cuts.scatter_of_cuts(np.zeros((2, 5), kind), known, 0, 4)
+        cuts.scatter_of_cuts(np.zeros((2, 5), kind), known, np.array([0]), np.array([4]))

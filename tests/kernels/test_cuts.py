@@ -38,9 +38,10 @@ def rows_of(weights, first, last):
 def test_scatter_of_cuts__equals_the_naive_one(module, column):
     weights, first, last = column
     known = KNOWN if weights.dtype == np.int64 else np.zeros(0)
-    found = module.scatter_of_cuts(cumulated(weights), known, first, last)
-    assert len(found) == last - first - 1
-    for at, scatter in enumerate(found.tolist(), first + 1):
+    ranges = [(first, last), (0, weights.shape[1])]
+    found = module.scatter_of_cuts(cumulated(weights), known, *np.array(ranges).T)
+    cuts = [(at, *ends) for ends in ranges for at in range(ends[0] + 1, ends[1])]
+    for scatter, (at, first, last) in zip(found.tolist(), cuts, strict=True):
         sides = rows_of(weights, first, at), rows_of(weights, at, last)
         assert scatter == pytest.approx(sum(map(naive.scatter, sides)), rel=1e-12, abs=1e-9)
 
@@ -48,7 +49,7 @@ def test_scatter_of_cuts__equals_the_naive_one(module, column):
 @given(columns())
 def test_scatter_of_cuts__of_counts_to_the_same_bits(column):
     weights, first, last = column
-    given_ = cumulated(weights.astype(np.int64)), KNOWN, first, last
+    given_ = cumulated(weights.astype(np.int64)), KNOWN, np.array([first]), np.array([last])
     np.testing.assert_array_equal(
         compiled.scatter_of_cuts(*given_), numpy_twin.scatter_of_cuts(*given_)
     )

@@ -104,7 +104,10 @@ class MemberRows:
 
 def _as_observed(schema: Schema) -> Schema:
     """Return a schema without what was declared of it: codes are the same."""
-    features = tuple(replace(feature, declared=False) for feature in schema.features)
+    features = tuple(
+        replace(feature, declared=False) if feature.declared else feature
+        for feature in schema.features
+    )
     return replace(schema, features=features, classes_declared=False)
 
 

@@ -84,13 +84,15 @@ class AverageScorer(BlockScorer):
         children: Callable[[int], Any],
         precision: str = "exact",
         every: Callable[[Ints], Floats] | None = None,
+        together: Callable[[Sequence[int]], Iterator[Floats]] | None = None,
     ) -> None:
         prior, offsets = np.array(log_prior, np.float64), np.array(offsets, np.int64)
         parts = (np.array(part, np.float64) for part in (tables, own, weight))
         likelihood, joint, weights = parts
         fast = precision == "fast"
         model = AverageTables(
-            prior, likelihood, offsets, joint, weights, children, fast, partial(Lifts, KERNELS)
+            *(prior, likelihood, offsets, joint, weights, children, together, fast),
+            partial(Lifts, KERNELS),
         )
         tie = tie_of(prior, likelihood, offsets)
         if fast:

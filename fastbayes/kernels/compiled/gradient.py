@@ -494,7 +494,7 @@ class _Sweep:
 
     def _filled(self, plan: GradientPlan, length: int) -> Floats:
         gradient, members = self._gradient, _members(plan)
-        table = _zeros(gradient.tiles * length)
+        table = aligned(gradient.tiles * length, np.float64)
         for tile in range(gradient.tiles):
             part = table[tile * length : (tile + 1) * length]
             fill_cells(self._theta, gradient.width, tile * gradient.width, *members, part)

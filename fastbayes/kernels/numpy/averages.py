@@ -41,6 +41,8 @@ class AverageScorer(JointScorer):
     every
         every(rows) returns Σ_j ln P(x_j | c, x_p) of all p, (n_features, n, n_classes) nats, over
         the features j other than p, of rows (n_features, n) of `tables`.
+    together
+        together(features) yields, one after the other, what `children` gives of each as an array.
 
     Notes
     -----
@@ -63,6 +65,7 @@ class AverageScorer(JointScorer):
         children: Callable[[int], Any],
         precision: str = "exact",
         every: Callable[[Ints], Floats] | None = None,
+        together: Callable[[Sequence[int]], Iterator[Floats]] | None = None,
     ) -> None:
         self._fallback = NaiveScorer(log_prior, tables, offsets)
         self._offsets = np.array(offsets, np.int64)

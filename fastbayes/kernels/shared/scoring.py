@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.density import FARTHEST
 
 Gaussian = tuple[Floats, Floats, Floats, Floats]
@@ -90,18 +89,19 @@ def with_pairs(
     """
     if not pairs:
         return batch_codes
-    columns = columns_of(batch_codes)
-    rows = np.diff(offsets)
-    first = len(rows) - len(pairs)
-    made: dict[type, list[tuple[int, NDArray[np.unsignedinteger]]]] = {}
-    for place, (a, b) in enumerate(pairs, first):
-        kind = np.uint16 if rows[place] <= 1 << 16 else np.uint32
-        code = np.multiply(columns[a], kind(rows[b]), dtype=kind) + columns[b]
-        made.setdefault(kind, []).append((place, code))
-    more = []
-    for some in made.values():
-        places = np.array([place for place, _ in some], np.int64)
-        more.append(Codes(places, np.stack([code for _, code in some]), rows[places]))
+    rows, (first, second) = np.diff(offsets), np.array(pairs).T
+    d = len(rows) - len(pairs)
+    columns = np.zeros((d, batch_codes[0].codes.shape[1]), np.uint32)
+    for group in batch_codes:
+        columns[group.features] = group.codes
+    more, wide = [], rows[d:] > 1 << 16
+    for kind, some in (np.uint16, np.flatnonzero(~wide)), (np.uint32, np.flatnonzero(wide)):
+        if len(some):
+            codes = columns.astype(kind)
+            code = codes[first[some]]
+            code *= rows[second[some]].astype(kind)[:, None]
+            code += codes[second[some]]
+            more.append(Codes(d + some, code, rows[d + some]))
     return [*batch_codes, *more]
 
 

@@ -139,6 +139,7 @@ class AODE(Averaged):
             partial(self._cells.conditional, smoothing=self._rule),
             self.precision,
             self._cells.log_sums(self._rule),
+            partial(self._cells.conditionals, smoothing=self._rule),
         )
 
     def _numbers(self) -> int:

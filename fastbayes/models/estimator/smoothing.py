@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 # Counts below this have their logarithms looked up: the table stays in the second-level cache.
 MOST_LOGS = 1 << 15
+# Numbers of the tables of all features that are made at once: so many are made in no time.
+TOGETHER = 1 << 21
 
 
 class Smoothing:
@@ -243,6 +245,30 @@ class CountTables:
     def conditional(self, p: int, smoothing: Smoothing) -> ConditionalTable:
         """Return P(x_j = b | c, x_p = a)."""
         return ConditionalTable(self, p, smoothing)
+
+    def conditionals(self, features: Iterable[int], smoothing: Smoothing) -> Iterator[Floats]:
+        """Yield P(x_j = b | c, x_p = a) of features p, as the array of `conditional` has it.
+
+        Where that of all features is small, it is made at once.
+        """
+        layout, (n, k) = self.pairs.layout, self.n.shape
+        if not (layout.complete and layout.total and n * n * k <= TOGETHER):
+            yield from (np.asarray(self.conditional(p, smoothing)) for p in features)
+            return
+        cells = layout.widths[layout.first] * layout.widths[layout.second]
+        pair = np.repeat(np.arange(len(cells)), cells)
+        place = np.arange(len(pair)) - (np.cumsum(cells) - cells)[pair]
+        a, b = np.divmod(place, layout.widths[layout.second][pair])
+        one, other = self.offsets[layout.first[pair]] + a, self.offsets[layout.second[pair]] + b
+        counted = np.flatnonzero(self._is_counted[one] & self._is_counted[other])
+        one, other = one[counted], other[counted]
+        counts = np.zeros((n, n, k))
+        counts[one, other] = counts[other, one] = self.pairs.flat.reshape(-1, k)[counted]
+        known = np.add.reduceat(counts, self.offsets[:-1], axis=1)
+        table = smoothing.ratio_within(counts, known, self.choices, self.feature)
+        table[:, self.hidden] = 1.0
+        for p in features:
+            yield table[self.offsets[p] : self.offsets[p + 1]]
 
     def log_sums(self, smoothing: Smoothing) -> LogSums | None:
         """Return the function from rows (m, n) to Σ_j ln P(x_j | c, x_p) of all p, (m, n, K).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product, repeat
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -191,12 +192,12 @@ def names_of(coefficients: Coefficients, schema: Schema) -> list[tuple[Any, Any]
         known = feature.intervals or feature.values.to_pylist()
         values.append([*known, *[None] * (size - len(known))])
     names = [f.name for f in schema.categorical]
-    found: list[tuple[Any, Any]] = [
-        (name, value) for name, some in zip(names, values, strict=True) for value in some
-    ]
+    found: list[tuple[Any, Any]] = []
+    for name, some in zip(names, values, strict=True):
+        found += zip(repeat(name), some)
     found += [(f.name, None) for f in schema.numeric]
     for a, b in coefficients.pairs:
-        found += [((names[a], names[b]), (v, w)) for v in values[a] for w in values[b]]
+        found += zip(repeat((names[a], names[b])), product(values[a], values[b]))
     return found
 
 
@@ -443,12 +444,6 @@ class LogisticRegression(Classifier):
         """
     )
     intercept_: Floats = fitted("(n_outputs,); of more than two classes they sum to 0.")
-    coef_names_: list[tuple[Any, Any]] = fitted(
-        """
-        (column, value) of each coefficient, the value None for a number, and for a missing value
-        that is a category; ((column, column), (value, value)) of pairs.
-        """
-    )
     coefficients_: Coefficients = fitted("The same as a value, with what the scorer needs.")
     converged_: bool | None = fitted(
         "Whether the minimiser got where `tol` says; None of a model that was converted."
@@ -687,7 +682,6 @@ class LogisticRegression(Classifier):
             "coefficients_": fit.coefficients,
             "coef_": fit.coefficients.coef,
             "intercept_": fit.coefficients.intercept,
-            "coef_names_": names_of(fit.coefficients, stats.schema),
             "converged_": fit.converged,
             "n_iter_": fit.n_iter,
             "gradient_norm_": fit.norm,
@@ -704,6 +698,16 @@ class LogisticRegression(Classifier):
         copy = type(self)(**{**self.get_params(deep=False), **params})
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
         return copy._taking(self._fit, self.statistics_)
+
+    @property
+    def coef_names_(self) -> list[tuple[Any, Any]]:
+        """(column, value) of each coefficient, made anew each time.
+
+        The value is None for a number, and for a missing value that is a category. Of pairs it is
+        ((column, column), (value, value)).
+        """
+        self._check_fitted()
+        return names_of(self.coefficients_, self.schema_)
 
     @property
     def n_parameters_(self) -> int:

@@ -33,6 +33,7 @@ class AverageTables(Generic[T]):
         own: Floats,
         weight: Floats,
         children: Callable[[int], Any],
+        together: Callable[[Sequence[int]], Iterator[Floats]] | None,
         fast: bool,
         made: Callable[[AverageTables[T], Ints, type[np.floating], bool], T],
     ) -> None:
@@ -55,14 +56,17 @@ class AverageTables(Generic[T]):
         self.parents = readonly(np.array(parents, np.int64))
         nothing = np.empty((0, 4, 1))
         self._weights = ColumnSum(np.zeros(1), weight[:, None], offsets, nothing, np.float64)
-        self._children, self._fast, self._make = children, fast, made
+        self._children, self._together = children, together
+        self._fast, self._make = fast, made
         self._made: dict[int, T | None] = {}
         self._lock = threading.Lock()
         self.kept = 0  # bytes of the tables made
 
-    def children(self, p: int) -> Floats:
-        """Return P(x_j | c, x_p), (S_p + 2, n_slots, n_classes)."""
-        return readonly(np.asarray(self._children(p), np.float64))
+    def children(self, parents: Ints) -> Iterator[Floats]:
+        """Yield P(x_j | c, x_p) of each of some parents, (S_p + 2, n_slots, n_classes)."""
+        some = parents.tolist()
+        found = map(self._children, some) if self._together is None else self._together(some)
+        return (readonly(np.asarray(table, np.float64)) for table in found)
 
     def lifts(self, level: int) -> T | None:
         """Return tables for codes up to a level, or None where products would not do.

@@ -78,18 +78,13 @@ class Lifts:
         kept = bool(model.kept + n_bytes <= KEPT)
         tables = [tile.room(kept) for tile in self._tiles]
         bits: list[list[Floats]] = [[] for _ in self._tiles]
-        for i in range(len(self.parents)):
-            child = self.child(i)
+        for i, child in enumerate(model.children(self.parents)):
             for tile, table, found in zip(self._tiles, tables, bits, strict=True):
                 found.append(tile.write(child, i, table[tile.ends[i] if kept else 0 :]))
         for tile, found in zip(self._tiles, bits, strict=True):
             tile.settle(np.array(found))
         self.tables = [readonly(table) for table in tables] if kept else []
         model.kept += sum(table.nbytes for table in self.tables)
-
-    def child(self, i: int) -> Floats:
-        """Return P(x_j | c, x_p) of the i-th parent."""
-        return self.model.children(int(self.parents[i]))
 
     def add(
         self,
@@ -111,8 +106,8 @@ class Lifts:
                     tile.add(self.tables[k], rows, some)
                 else:
                     table = tile.room(False)
-                    for i in range(len(self.parents)):
-                        tile.write(self.child(i), i, table)
+                    for i, child in enumerate(self.model.children(self.parents)):
+                        tile.write(child, i, table)
                         tile.add_some(table, rows, some, i, i + 1)
                 outputs = 0 if odds else min(tile.width, len(self.model.prior) - tile.first)
                 self.kernels.add_logs(
