@@ -9,6 +9,7 @@ all that it calls. Imported by `dispatch`, when the first kernel is declared.
 
 from __future__ import annotations
 
+import collections
 import gc
 import importlib
 from typing import Any
@@ -156,7 +157,8 @@ class Read(_machinery.FunctionPass):  # type: ignore[misc]
             _analysis.rewrite_semantic_constants(state.func_ir, state.args)
             _analysis.dead_branch_prune(state.func_ir, state.args)
             _simplify(state)
-            read = _ssa.reconstruct_ssa(state.func_ir)
+            state.func_ir.blocks = _assigned_once(state.func_ir.blocks)
+            read = state.func_ir
             if len(_read) == KEPT:
                 del _read[next(iter(_read))]
         _read[key] = read  # the last one read is forgotten last
@@ -185,6 +187,31 @@ def _simplify(state: Any) -> None:
         for label, block in list(blocks.items()):
             if rewrite.match(state.func_ir, block, None, None):
                 blocks[label] = rewrite.apply()
+
+
+def _assigned_once(blocks: dict[int, Any]) -> dict[int, Any]:
+    """Give each assignment a variable of its own.
+
+    As numba does, which for each variable writes the whole function anew: here what has it.
+    """
+    having = collections.defaultdict(set)
+    for label, block in blocks.items():
+        for statement in block.body:
+            for used in statement.list_vars():
+                having[used.name].add(label)
+    flow = _analysis.compute_cfg_from_blocks(blocks)
+    fronts, listed = _ssa._iterated_domfronts(flow), _ssa._CacheListVars()
+    for name in _ssa._find_defs_violators(blocks, flow):
+        own, assigned = _ssa._fresh_vars(_of(blocks, having[name]), name)
+        joined = having[name] | _ssa._compute_phi_locations(fronts, assigned)
+        own = _of(blocks | own, joined)
+        blocks |= _ssa._fix_ssa_vars(own, name, assigned, flow, fronts, listed)
+    return blocks
+
+
+def _of(blocks: dict[int, Any], labels: set[int]) -> dict[int, Any]:
+    """Return some blocks, in the order of all."""
+    return {label: block for label, block in blocks.items() if label in labels}
 
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
