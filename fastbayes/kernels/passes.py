@@ -50,6 +50,15 @@ class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
         """Leave functions as they are: they are optimised with what they call."""
         module.data_layout = self._codegen._data_layout
 
+    def add_linking_library(self, library: Any) -> None:
+        """Take in what the function calls, and all that is called there, each after its callers.
+
+        LLVM takes in what something calls that is there.
+        """
+        library._ensure_finalized()
+        called = [*self._linking_libraries, library, *library._linking_libraries]
+        self._linking_libraries = list(dict.fromkeys(reversed(called)))[::-1]
+
     unswitched = False
 
     def _optimize_final_module(self) -> None:
@@ -73,11 +82,7 @@ class HelperLibrary(KernelLibrary):
     """A function that only kernels call: it is optimised, and made machine code, within them."""
 
     def finalize(self) -> None:
-        """Take in what the function calls."""
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        self._finalize_dynamic_globals()
+        """Leave the function by itself: kernels take in what it calls."""
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -229,7 +234,6 @@ class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
 PASSES = (
     (Read, "read the bytecode, assign each variable once"),
     (Inference, "find the types"),
-    (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
     (StripPhis, "take the phi nodes out"),
     (Lowering, "write LLVM's representation, optimise it"),
     (_typed.NoPythonBackend, "hand over what was made"),
