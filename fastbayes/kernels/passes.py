@@ -46,6 +46,9 @@ _read: dict[tuple[Any, ...], Any] = {}
 class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
     """A kernel and what it calls, in LLVM's representation and then in machine code."""
 
+    unswitched = False
+    _linking_libraries: list[Any]
+
     def _optimize_functions(self, module: Any) -> None:
         """Leave functions as they are: they are optimised with what they call."""
         module.data_layout = self._codegen._data_layout
@@ -58,8 +61,6 @@ class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
         library._ensure_finalized()
         called = [*self._linking_libraries, library, *library._linking_libraries]
         self._linking_libraries = list(dict.fromkeys(reversed(called)))[::-1]
-
-    unswitched = False
 
     def _optimize_final_module(self) -> None:
         """Optimise once: no references are counted, so none are pruned between two runs.
