@@ -217,15 +217,16 @@ def write_codes(codes, order, radix, bounds, within, parents, width, lo, n, code
             fill(value, w, value.size, 0)
             for r in range(w):
                 value[r] = x[r]
-        fours = code.view(np.uint64)
         for g in range(bounds.size - 1):
             fill(code, w, padded, 0)
             join(codes, order, radix, bounds[g], bounds[g + 1], lo + b, code[:w])
             begin = np.uint16(within[g])
             for r in range(padded):
                 code[r] = np.uint16(np.uint16(code[r] * size) + begin)
-            for r in range(padded // 4):
-                quads[b // 4 + r, g] = fours[r]
+            for r in range(0, padded, 4):  # LLVM reads one word
+                low = U(code[r]) | U(code[r + 1]) << U(16)
+                high = U(code[r + 2]) | U(code[r + 3]) << U(16)
+                quads[(b + r) // 4, g] = low | high << U(32)
 
 
 @kernel
@@ -375,7 +376,6 @@ def add_scaled(
     """
     length, block = U(row), scratch.shape[1] // width
     x, e = scratch[0], scratch[1]
-    bits = x.view(np.int64)
     for p in range(count):
         for b in range(0, n, block):
             rows = min(block, n - b)
@@ -389,7 +389,7 @@ def add_scaled(
             else:
                 _begin_8(init, value, base, padded, x)
             fill(e, 0, cells, 0.0)
-            rescale(bits, e, cells)
+            rescale(x, e, cells)
             four = quads[b >> 2 :]
             for s in range(at.size):
                 g0, g1, t = U(runs[2 * s]), U(runs[2 * s + 1]), U(at[s])
@@ -399,7 +399,7 @@ def add_scaled(
                     _multiply_4(table, four, g0, g1, value, base, length, t, rows, x)
                 else:
                     _multiply_8(table, four, g0, g1, value, base, length, t, rows, x)
-                rescale(bits, e, cells)
+                rescale(x, e, cells)
             y, f = total[b * width :], power[b * width :]
             for i in range(cells):
                 own = e[i] if x[i] > 0.0 else f[i]
@@ -409,13 +409,13 @@ def add_scaled(
 
 
 @helper
-def rescale(bits, exponents, n):
-    """Bring normal floats > 0, given as their bits, to [1, 2), and add to their exponents."""
+def rescale(x, exponents, n):
+    """Bring normal floats > 0 to [1, 2), and add to their exponents."""
     for i in range(n):
-        z = bits[i]
+        z = x[i].view(np.int64)
         exponents[i] += np.float64((z >> np.int64(52)) - np.int64(1023))
         one = (z & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)
-        bits[i] = one if z != 0 else z
+        x[i] = np.int64(one if z != 0 else z).view(np.float64)
 
 
 @helper
