@@ -27,6 +27,7 @@ _errors: Any = importlib.import_module("numba.core.errors")
 _config: Any = importlib.import_module("numba.core.config")
 _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
 _interpreter: Any = importlib.import_module("numba.core.interpreter")
+_ir: Any = importlib.import_module("numba.core.ir")
 _ir_utils: Any = importlib.import_module("numba.core.ir_utils")
 _indices: Any = importlib.import_module("numba.core.rewrites.static_getitem")
 _binops: Any = importlib.import_module("numba.core.rewrites.static_binop")
@@ -200,18 +201,22 @@ def _assigned_once(blocks: dict[int, Any]) -> dict[int, Any]:
 
     As numba does, which for each variable writes the whole function anew: here what has it.
     """
-    having = collections.defaultdict(set)
+    assigned, having = collections.defaultdict(list), collections.defaultdict(set)
     for label, block in blocks.items():
         for statement in block.body:
-            for used in statement.list_vars():
-                having[used.name].add(label)
+            if isinstance(statement, _ir.Assign):
+                assigned[statement.target.name].append(label)
+            for each in statement.list_vars():
+                having[each.name].add(label)
     flow = _analysis.compute_cfg_from_blocks(blocks)
-    fronts, listed = _ssa._iterated_domfronts(flow), _ssa._CacheListVars()
-    for name in _ssa._find_defs_violators(blocks, flow):
-        own, assigned = _ssa._fresh_vars(_of(blocks, having[name]), name)
-        joined = having[name] | _ssa._compute_phi_locations(fronts, assigned)
-        own = _of(blocks | own, joined)
-        blocks |= _ssa._fix_ssa_vars(own, name, assigned, flow, fronts, listed)
+    fronts, before = _ssa._iterated_domfronts(flow), flow.dominators()
+    listed = _ssa._CacheListVars()
+    for name, labels in having.items():
+        if len(assigned[name]) == 1 and all(assigned[name][0] in before[label] for label in labels):
+            continue
+        own, made = _ssa._fresh_vars(_of(blocks, labels), name)
+        own = _of(blocks | own, labels | _ssa._compute_phi_locations(fronts, made))
+        blocks |= _ssa._fix_ssa_vars(own, name, made, flow, fronts, listed)
     return blocks
 
 
