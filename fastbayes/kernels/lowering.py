@@ -97,6 +97,7 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
 
     def post_lower(self) -> None:
         """Take out aggregates that nothing uses, half a dozen instructions for each argument."""
+        super().post_lower()
         packs, blocks = _llvm.instructions.InsertValue, self.function.blocks
         used = {
             id(each)
