@@ -42,40 +42,33 @@ def thunk_name(described: Any) -> str:
 
 
 def add_entry(context: Any, library: Any, described: Any, *, nogil: bool) -> None:
-    """Add to the library of a compiled kernel what calls it from memory, and from Python."""
-    module = context.create_module("entry")
-    kernel = _ir.Function(
-        module,
-        context.call_conv.get_function_type(described.restype, described.argtypes),
-        described.llvm_func_name,
-    )
-    thunk = _ir.Function(module, THUNK, thunk_name(described))
-    block = _ir.IRBuilder(thunk.append_basic_block())
-    words, result, error = thunk.args
-    arguments = [block.bitcast(result, kernel.args[0].type), error]
-    for index, argument in enumerate(kernel.args[2:]):
-        word = block.load(block.gep(words, [I64(index)]))
-        if isinstance(argument.type, _ir.PointerType):
-            arguments.append(block.inttoptr(word, argument.type))
-        elif isinstance(argument.type, _ir.DoubleType):
-            arguments.append(block.bitcast(word, DOUBLE))
-        else:
-            arguments.append(block.trunc(word, argument.type) if argument.type != I64 else word)
-    # Kept apart, so that a kernel is optimised alike whoever calls it.
-    block.ret(block.call(kernel, arguments, attrs=("noinline",)))
+    """Add to the library of a compiled kernel what calls it from memory, and from Python.
 
-    wrapper = _ir.Function(
-        module, _ir.FunctionType(OBJECT, [OBJECT] * 3), described.llvm_cpython_wrapper_name
-    )
-    block = _ir.IRBuilder(wrapper.append_basic_block())
+    Written as text: to build so many instructions by llvmlite takes five times as long.
+    """
+    kernel, thunk = f'@"{described.llvm_func_name}"', f'@"{thunk_name(described)}"'
+    called = context.call_conv.get_function_type(described.restype, described.argtypes)
+    types = [str(each) for each in called.args[2:]]
+    words = range(len(types))
     kinds = bytes([RESULTS[str(described.restype)], *map(kind_of, described.argtypes), 0])
-    text = _cgutils.global_constant(
-        module, "kinds", _ir.Constant(_ir.ArrayType(BYTE, len(kinds)), bytearray(kinds))
+    # The kernel is kept apart, so that it is optimised alike whoever calls it.
+    lines = (
+        f"declare i32 {kernel}({', '.join(['ptr', 'ptr', *types])})",
+        f"declare ptr @{NAMES[nogil]}(ptr, ptr, i64, ptr)",
+        f"@kinds = internal constant [{len(kinds)} x i8] [{', '.join(f'i8 {k}' for k in kinds)}]",
+        f"define i32 {thunk}(ptr %words, ptr %result, ptr %error) {{",
+        *(f"%at{n} = getelementptr i64, ptr %words, i64 {n}" for n in words),
+        *(f"%a{n} = load {types[n]}, ptr %at{n}" for n in words),
+        f"%status = call i32 {kernel}(ptr %result, ptr %error"
+        f"{''.join(f', {types[n]} %a{n}' for n in words)}) noinline",
+        "ret i32 %status",
+        "}",
+        f'define ptr @"{described.llvm_cpython_wrapper_name}"(ptr, ptr %given, ptr) {{',
+        f"%made = call ptr @{NAMES[nogil]}(ptr %given, ptr @kinds, i64 {len(types)}, ptr {thunk})",
+        "ret ptr %made",
+        "}",
     )
-    enter = _ir.Function(module, ENTER, NAMES[nogil])
-    kinds_at = block.bitcast(text, OBJECT)
-    block.ret(block.call(enter, [wrapper.args[1], kinds_at, I64(len(arguments) - 2), thunk]))
-    library.add_ir_module(module)
+    library.add_llvm_module(_binding.parse_assembly("\n".join(lines)))
 
 
 def kind_of(argument: Any) -> int:

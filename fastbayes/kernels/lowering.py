@@ -52,6 +52,10 @@ _FOUND: dict[Any, Any] = {}
 class Builder(_llvm.IRBuilder):  # type: ignore[misc]
     """Writes instructions, none of which takes out what another has put in."""
 
+    def __init__(self, block: Any) -> None:
+        super().__init__(block)
+        self.packed: list[Any] = []
+
     def extract_value(self, agg: Any, idx: Any, name: str = "") -> Any:
         """Return a member of an aggregate."""
         wanted = list(idx) if isinstance(idx, (list, tuple)) else [idx]
@@ -66,6 +70,11 @@ class Builder(_llvm.IRBuilder):  # type: ignore[misc]
             else:
                 agg = agg.aggregate
         return super().extract_value(agg, wanted, name)
+
+    def insert_value(self, agg: Any, value: Any, idx: Any, name: str = "") -> Any:
+        """Return an aggregate with another member."""
+        self.packed.append(super().insert_value(agg, value, idx, name))
+        return self.packed[-1]
 
 
 class KernelLower(_lowering.Lower):  # type: ignore[misc]
@@ -86,6 +95,27 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
         self.builder = Builder(self.entry_block)
         self.call_helper = self.call_conv.init_call_helper(self.builder)
 
+    def post_lower(self) -> None:
+        """Take out aggregates that nothing uses, half a dozen instructions for each argument."""
+        super().post_lower()
+        packs, blocks = _llvm.instructions.InsertValue, self.function.blocks
+        used = {
+            id(each)
+            for block in blocks
+            for inst in block.instructions
+            if not isinstance(inst, packs)
+            for each in (*inst.operands, *(value for value, _ in getattr(inst, "incomings", ())))
+        }
+        for inst in reversed(self.builder.packed):
+            if id(inst) in used:
+                used.update(map(id, inst.operands))
+        for block in blocks:
+            block.instructions = [
+                inst
+                for inst in block.instructions
+                if not isinstance(inst, packs) or id(inst) in used
+            ]
+
     def incref(self, typ: Any, val: Any) -> None:
         """Count no reference."""
 
@@ -102,14 +132,16 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
     def _find_singly_assigned_variable(self) -> None:
         """Find the variables that stay values: assigned once, and before whatever uses them."""
         assigned: dict[str, list[int]] = collections.defaultdict(list)
+        used: dict[str, list[int]] = collections.defaultdict(list)
         for label, block in self.blocks.items():
+            own = set()  # what the block itself has assigned before
             for inst in block.body:
                 if isinstance(inst, _ir.Assign):
+                    own.add(inst.target.name)
                     assigned[inst.target.name].append(label)
-        used: dict[str, list[int]] = collections.defaultdict(list)
-        for label, names in _analysis.compute_use_defs(self.blocks).usemap.items():
-            for name in names:  # those that the block itself has not assigned before
-                used[name].append(label)
+                for each in inst.list_vars():
+                    if each.name not in own:
+                        used[each.name].append(label)
         before = _analysis.compute_cfg_from_blocks(self.blocks).dominators()
         self._singly_assigned_vars = {
             name

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, odds_of
+from fastbayes.kernels.compiled.log_joint import BlockScorer, ColumnSum, Sum, by_width, odds_of
 from fastbayes.kernels.compiled.plans.average_plan import AverageTables
 from fastbayes.kernels.compiled.plans.factor_plan import level_of, matrix
 from fastbayes.kernels.compiled.plans.joint_tables import join
@@ -47,10 +47,10 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     ],
     "write_codes": [
         (
-            *[reads(codes, 2), reads(_INT), reads("uint16"), *[reads(_INT)] * 3],
-            *[*[_INT] * 3, writes("uint16"), writes("uint16", 2), writes("uint64", 2)],
+            *(reads("uint8", 2), reads("uint16", 2), reads(_INT), reads("uint16")),
+            *([reads(_INT)] * 3 + [_INT] * 3),
+            *(writes("uint16"), writes("uint16", 2), writes("uint64", 2)),
         )
-        for codes in ("uint8", "uint16")
     ],
     **{
         f"add_products_{width}": [
@@ -193,11 +193,20 @@ def write_lifts(
             at += size
 
 
+@helper
+def _copy(x, value, n):
+    """Copy n codes."""
+    for r in range(n):
+        value[r] = x[r]
+
+
 @kernel
-def write_codes(codes, order, radix, bounds, within, parents, width, lo, n, code, values, quads):
+def write_codes(
+    bytes_, codes, order, radix, bounds, within, parents, width, lo, n, code, values, quads
+):  # fmt: skip
     """Write the codes of parents, and four rows' joint codes of children as one number.
 
-    codes    IN   (m, n_rows) uint8 | uint16
+    bytes_, codes  IN  (m, n_rows) uint8, uint16   a matrix of codes; the other one has no rows
     order    IN   (m,) int64   rows of `codes`, group after group
     radix    IN   (m,) uint16
     bounds   IN   (n_groups + 1,) int64
@@ -215,19 +224,25 @@ def write_codes(codes, order, radix, bounds, within, parents, width, lo, n, code
         w = min(code.size, n - b)
         padded = (w + 3) // 4 * 4
         for i in range(parents.size):
-            x, value = codes[parents[i], lo + b : lo + b + w], values[i, b : b + padded]
+            row, value = parents[i], values[i, b : b + padded]
             fill(value, w, value.size, 0)
-            for r in range(w):
-                value[r] = x[r]
-        fours = code.view(np.uint64)
+            if bytes_.shape[0] > 0:
+                _copy(bytes_[row, lo + b :], value, w)
+            else:
+                _copy(codes[row, lo + b :], value, w)
         for g in range(bounds.size - 1):
             fill(code, w, padded, 0)
-            join(codes, order, radix, bounds[g], bounds[g + 1], lo + b, code[:w])
+            if bytes_.shape[0] > 0:
+                join(bytes_, order, radix, bounds[g], bounds[g + 1], lo + b, code[:w])
+            else:
+                join(codes, order, radix, bounds[g], bounds[g + 1], lo + b, code[:w])
             begin = np.uint16(within[g])
             for r in range(padded):
                 code[r] = np.uint16(np.uint16(code[r] * size) + begin)
-            for r in range(padded // 4):
-                quads[b // 4 + r, g] = fours[r]
+            for r in range(0, padded, 4):  # LLVM reads one word
+                low = U(code[r]) | U(code[r + 1]) << U(16)
+                high = U(code[r + 2]) | U(code[r + 3]) << U(16)
+                quads[(b + r) // 4, g] = low | high << U(32)
 
 
 @kernel
@@ -377,7 +392,6 @@ def add_scaled(
     """
     length, block = U(row), scratch.shape[1] // width
     x, e = scratch[0], scratch[1]
-    bits = x.view(np.int64)
     for p in range(count):
         for b in range(0, n, block):
             rows = min(block, n - b)
@@ -391,7 +405,7 @@ def add_scaled(
             else:
                 _begin_8(init, value, base, padded, x)
             fill(e, 0, cells, 0.0)
-            rescale(bits, e, cells)
+            rescale(x, e, cells)
             four = quads[b >> 2 :]
             for s in range(at.size):
                 g0, g1, t = U(runs[2 * s]), U(runs[2 * s + 1]), U(at[s])
@@ -401,7 +415,7 @@ def add_scaled(
                     _multiply_4(table, four, g0, g1, value, base, length, t, rows, x)
                 else:
                     _multiply_8(table, four, g0, g1, value, base, length, t, rows, x)
-                rescale(bits, e, cells)
+                rescale(x, e, cells)
             y, f = total[b * width :], power[b * width :]
             for i in range(cells):
                 own = e[i] if x[i] > 0.0 else f[i]
@@ -411,13 +425,13 @@ def add_scaled(
 
 
 @helper
-def rescale(bits, exponents, n):
-    """Bring normal floats > 0, given as their bits, to [1, 2), and add to their exponents."""
+def rescale(x, exponents, n):
+    """Bring normal floats > 0 to [1, 2), and add to their exponents."""
     for i in range(n):
-        z = bits[i]
+        z = x[i].view(np.int64)
         exponents[i] += np.float64((z >> np.int64(52)) - np.int64(1023))
         one = (z & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)
-        bits[i] = one if z != 0 else z
+        x[i] = np.int64(one if z != 0 else z).view(np.float64)
 
 
 @helper
@@ -428,7 +442,7 @@ def power_of_2(n):
 
 KERNELS = Kernels(
     write_lifts,
-    write_codes,
+    lambda codes, *others: write_codes(*by_width(codes), *others),
     {2: add_products_2, 4: add_products_4, 8: add_products_8},
     add_scaled,
     add_logs,
