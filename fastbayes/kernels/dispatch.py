@@ -253,7 +253,7 @@ def unswitched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """Let kernels, and nothing else, call a flat function: it is compiled into each that does."""
+    """Let kernels call a flat function: it is compiled into each that does."""
     compiler = importlib.import_module("fastbayes.kernels.passes").FlatCompiler
     extending = importlib.import_module("numba.extending")
     return extending.register_jitable(pipeline_class=compiler)(function)

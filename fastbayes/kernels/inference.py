@@ -25,31 +25,10 @@ _found: dict[tuple[int, ...], tuple[Any, Any, Any]] = {}
 class Constraints(_typeinfer.ConstraintNetwork):  # type: ignore[misc]
     """What is known of the types of a function."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._derived = False
-
     def propagate(self, typeinfer: Any) -> list[Exception]:
-        """Derive what follows once; return what cannot be, yet.
-
-        A variable is assigned once, before whatever reads it; only where ways lead to one place it
-        copies what may be assigned below. Once all have types, and these copies change none,
-        nothing else does.
-        """
-        if self._derived:
-            known = typeinfer.get_state_token()
-            copies = [each for each in self.constraints if isinstance(each, _typeinfer.Propagate)]
-            errors = self._derive(typeinfer, copies)
-            if not errors and None not in known and known == typeinfer.get_state_token():
-                return errors
-        errors = self._derive(typeinfer, self.constraints)
-        self._derived = not errors
-        return errors
-
-    def _derive(self, typeinfer: Any, constraints: list[Any]) -> list[Exception]:
-        """Derive what follows from some of what is known."""
+        """Derive what follows once; return what cannot be, yet."""
         errors: list[Exception] = []
-        for constraint in constraints:
+        for constraint in self.constraints:
             try:
                 constraint(typeinfer)
             except (_errors.TypingError, _errors.ForceLiteralArg) as error:

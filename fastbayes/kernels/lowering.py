@@ -132,16 +132,14 @@ class KernelLower(_lowering.Lower):  # type: ignore[misc]
     def _find_singly_assigned_variable(self) -> None:
         """Find the variables that stay values: assigned once, and before whatever uses them."""
         assigned: dict[str, list[int]] = collections.defaultdict(list)
-        used: dict[str, list[int]] = collections.defaultdict(list)
         for label, block in self.blocks.items():
-            own = set()  # what the block itself has assigned before
             for inst in block.body:
                 if isinstance(inst, _ir.Assign):
-                    own.add(inst.target.name)
                     assigned[inst.target.name].append(label)
-                for each in inst.list_vars():
-                    if each.name not in own:
-                        used[each.name].append(label)
+        used: dict[str, list[int]] = collections.defaultdict(list)
+        for label, names in _analysis.compute_use_defs(self.blocks).usemap.items():
+            for name in names:  # those that the block itself has not assigned before
+                used[name].append(label)
         before = _analysis.compute_cfg_from_blocks(self.blocks).dominators()
         self._singly_assigned_vars = {
             name

@@ -9,7 +9,6 @@ all that it calls. Imported by `dispatch`, when the first kernel is declared.
 
 from __future__ import annotations
 
-import collections
 import gc
 import importlib
 from typing import Any
@@ -27,7 +26,6 @@ _errors: Any = importlib.import_module("numba.core.errors")
 _config: Any = importlib.import_module("numba.core.config")
 _funcdesc: Any = importlib.import_module("numba.core.funcdesc")
 _interpreter: Any = importlib.import_module("numba.core.interpreter")
-_ir: Any = importlib.import_module("numba.core.ir")
 _ir_utils: Any = importlib.import_module("numba.core.ir_utils")
 _indices: Any = importlib.import_module("numba.core.rewrites.static_getitem")
 _binops: Any = importlib.import_module("numba.core.rewrites.static_binop")
@@ -47,21 +45,11 @@ _read: dict[tuple[Any, ...], Any] = {}
 class KernelLibrary(_codegen.JITCodeLibrary):  # type: ignore[misc]
     """A kernel and what it calls, in LLVM's representation and then in machine code."""
 
-    unswitched = False
-    _linking_libraries: list[Any]
-
     def _optimize_functions(self, module: Any) -> None:
         """Leave functions as they are: they are optimised with what they call."""
         module.data_layout = self._codegen._data_layout
 
-    def add_linking_library(self, library: Any) -> None:
-        """Take in what the function calls, and all that is called there, each after its callers.
-
-        LLVM takes in what something calls that is there.
-        """
-        library._ensure_finalized()
-        called = [*self._linking_libraries, library, *library._linking_libraries]
-        self._linking_libraries = list(dict.fromkeys(reversed(called)))[::-1]
+    unswitched = False
 
     def _optimize_final_module(self) -> None:
         """Optimise once: no references are counted, so none are pruned between two runs.
@@ -84,7 +72,11 @@ class HelperLibrary(KernelLibrary):
     """A function that only kernels call: it is optimised, and made machine code, within them."""
 
     def finalize(self) -> None:
-        """Leave the function by itself: kernels take in what it calls."""
+        """Take in what the function calls."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
         self._finalized = True
 
     def get_pointer_to_function(self, name: str) -> int:
@@ -164,8 +156,7 @@ class Read(_machinery.FunctionPass):  # type: ignore[misc]
             _analysis.rewrite_semantic_constants(state.func_ir, state.args)
             _analysis.dead_branch_prune(state.func_ir, state.args)
             _simplify(state)
-            state.func_ir.blocks = _assigned_once(state.func_ir.blocks)
-            read = state.func_ir
+            read = _ssa.reconstruct_ssa(state.func_ir)
             if len(_read) == KEPT:
                 del _read[next(iter(_read))]
         _read[key] = read  # the last one read is forgotten last
@@ -196,35 +187,6 @@ def _simplify(state: Any) -> None:
                 blocks[label] = rewrite.apply()
 
 
-def _assigned_once(blocks: dict[int, Any]) -> dict[int, Any]:
-    """Give each assignment a variable of its own.
-
-    As numba does, which for each variable writes the whole function anew: here what has it.
-    """
-    assigned, having = collections.defaultdict(list), collections.defaultdict(set)
-    for label, block in blocks.items():
-        for statement in block.body:
-            if isinstance(statement, _ir.Assign):
-                assigned[statement.target.name].append(label)
-            for each in statement.list_vars():
-                having[each.name].add(label)
-    flow = _analysis.compute_cfg_from_blocks(blocks)
-    fronts, before = _ssa._iterated_domfronts(flow), flow.dominators()
-    listed = _ssa._CacheListVars()
-    for name, labels in having.items():
-        if len(assigned[name]) == 1 and all(assigned[name][0] in before[label] for label in labels):
-            continue
-        own, made = _ssa._fresh_vars(_of(blocks, labels), name)
-        own = _of(blocks | own, labels | _ssa._compute_phi_locations(fronts, made))
-        blocks |= _ssa._fix_ssa_vars(own, name, made, flow, fronts, listed)
-    return blocks
-
-
-def _of(blocks: dict[int, Any], labels: set[int]) -> dict[int, Any]:
-    """Return some blocks, in the order of all."""
-    return {label: block for label, block in blocks.items() if label in labels}
-
-
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)
 class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
     """Assigns to variables on the ways that lead to one place."""
@@ -240,6 +202,7 @@ class StripPhis(_typed.PreLowerStripPhis):  # type: ignore[misc]
 PASSES = (
     (Read, "read the bytecode, assign each variable once"),
     (Inference, "find the types"),
+    (_typed.NoPythonSupportedFeatureValidation, "check that all of it can be compiled"),
     (StripPhis, "take the phi nodes out"),
     (Lowering, "write LLVM's representation, optimise it"),
     (_typed.NoPythonBackend, "hand over what was made"),

@@ -10,21 +10,20 @@ from fastbayes.kernels.compiled import texts as compiled
 from fastbayes.kernels.compiled.simd import short_texts
 from fastbayes.kernels.compiled.simd.unaligned import span_of
 from fastbayes.kernels.dispatch import interpreted, readonly
-from fastbayes.kernels.passes import FlatCompiler
 from fastbayes.kernels.shared.texts import NO_TEXTS, UNSEEN, Texts, TextTable
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="intrinsics need the compiler")
 WORDS = st.integers(0, 2**64 - 1)
 
 
-@njit(pipeline_class=FlatCompiler)
+@njit
 def mix(words, table, out):
     given, held = span_of(words), span_of(table)
     for i in range(words.shape[0]):
         out[i, 0], out[i, 1] = short_texts.mixed(given, 16 * i, held)
 
 
-@njit(pipeline_class=FlatCompiler)
+@njit
 def unmix(mixes, table, out):
     held = span_of(table)
     for i in range(mixes.shape[0]):
