@@ -392,6 +392,7 @@ def add_scaled(
     """
     length, block = U(row), scratch.shape[1] // width
     x, e = scratch[0], scratch[1]
+    bits = x.view(np.int64)
     for p in range(count):
         for b in range(0, n, block):
             rows = min(block, n - b)
@@ -405,7 +406,7 @@ def add_scaled(
             else:
                 _begin_8(init, value, base, padded, x)
             fill(e, 0, cells, 0.0)
-            rescale(x, e, cells)
+            rescale(bits, e, cells)
             four = quads[b >> 2 :]
             for s in range(at.size):
                 g0, g1, t = U(runs[2 * s]), U(runs[2 * s + 1]), U(at[s])
@@ -415,7 +416,7 @@ def add_scaled(
                     _multiply_4(table, four, g0, g1, value, base, length, t, rows, x)
                 else:
                     _multiply_8(table, four, g0, g1, value, base, length, t, rows, x)
-                rescale(x, e, cells)
+                rescale(bits, e, cells)
             y, f = total[b * width :], power[b * width :]
             for i in range(cells):
                 own = e[i] if x[i] > 0.0 else f[i]
@@ -425,13 +426,13 @@ def add_scaled(
 
 
 @helper
-def rescale(x, exponents, n):
-    """Bring normal floats > 0 to [1, 2), and add to their exponents."""
+def rescale(bits, exponents, n):
+    """Bring normal floats > 0, given as their bits, to [1, 2), and add to their exponents."""
     for i in range(n):
-        z = x[i].view(np.int64)
+        z = bits[i]
         exponents[i] += np.float64((z >> np.int64(52)) - np.int64(1023))
         one = (z & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)
-        x[i] = np.int64(one if z != 0 else z).view(np.float64)
+        bits[i] = one if z != 0 else z
 
 
 @helper
