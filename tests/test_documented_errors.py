@@ -29,6 +29,23 @@ def frame(values: Any) -> pd.DataFrame:
 
 
 REFUSED = {
+    **{
+        f"no target to {name}": (
+            call,
+            fb.DataError,
+            rf"{who} requires y to be passed, but the target y is None\.",
+        )
+        for name, who, call in [
+            ("fit", "This Blend estimator", lambda: fb.fit(TABLE, None)),
+            ("compare", "compare", lambda: fb.compare(TABLE, None)),
+            ("k_fold", "k_fold", lambda: fb.k_fold(fb.NaiveBayes(), TABLE, None)),
+            (
+                "learning_curve",
+                "learning_curve",
+                lambda: fb.learning_curve({"a": fb.NaiveBayes()}, TABLE, None, [1]),
+            ),
+        ]
+    },
     "domains that are no mapping": (
         lambda: fb.NaiveBayes(domains=3).fit(TABLE, "y"),  # type: ignore[arg-type]
         fb.SchemaError,

@@ -68,7 +68,7 @@ from fastbayes.evaluation.validate.shared_tallies import (
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
-from fastbayes.models.estimator.inputs import is_array
+from fastbayes.models.estimator.inputs import is_array, require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
@@ -1149,6 +1149,7 @@ def compare(
     if folds is not None and validation == "leave_one_out":
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
+    require_labels("compare", target)
     opened = opened_to_learn(
         source,
         target,
