@@ -227,6 +227,17 @@ def test_keys__unknown_one(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path
         fb.predict_to(model, table, tmp_path / "o.parquet", keys=["idd"])
 
 
+def test_keys__one_by_its_name_alone(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
+    fb.predict_to(model, table, tmp_path / "o.parquet", keys="id")
+    assert pq.read_schema(tmp_path / "o.parquet").names == ["id", "prediction"]
+
+
+def test_keys__one_twice(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
+    with pytest.raises(fb.SchemaError, match=r"keys=\['id', 'id'\] names a column twice"):
+        fb.predict_to(model, table, tmp_path / "o.parquet", keys=["id", "id"])
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["prediction", "proba_lo", "because", "expected_loss"])
 def test_keys__that_collide_with_an_answer(
     table: pa.Table, model: fb.NaiveBayes, tmp_path: Path, name: str
