@@ -13,6 +13,7 @@ import pyarrow.csv as pc
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 import pytest
+from extras import needs
 
 import fastbayes as fb
 from fastbayes.data import text
@@ -230,6 +231,24 @@ def test_keys__unknown_one(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path
 def test_keys__one_by_its_name_alone(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
     fb.predict_to(model, table, tmp_path / "o.parquet", keys="id")
     assert pq.read_schema(tmp_path / "o.parquet").names == ["id", "prediction"]
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": True}, {"format": "csv"}, {"format": "delta"}])
+def test_an_empty_path__is_not_the_working_directory(
+    table: pa.Table,
+    model: fb.NaiveBayes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+) -> None:
+    if "delta" in options.values():
+        needs("deltalake")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fb.DataError, match="the path to write to is empty"):
+        fb.predict_to(model, table, "", force=True, **options)
+    with pytest.raises(fb.DataError, match="the path to write to is empty"):
+        model.save("", force=True)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_keys__one_twice(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     DataError
         The target exists and `force` is off, it cannot be made, or the disk is full.
     """
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     _check_target(path, target, force)
     with telling_full(path), _temporary(target, Path.touch) as temporary:
         yield temporary
@@ -269,7 +269,7 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     DataError
         As `check_directory`; or the disk is full.
     """
-    target = Path(os.path.realpath(path))
+    target = real_path(path)
     check_directory(path, force=force)
     with telling_full(path), _temporary(target, Path.mkdir) as temporary:
         yield temporary
@@ -425,6 +425,12 @@ def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Return what a path leads to; DataError for "", which would be the working directory."""
+    refuse(not os.fspath(path), "the path to write to is empty: name a file, or a directory")
+    return Path(os.path.realpath(path))
+
+
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Raise unless `path` may be written: before long work, so that it is not done in vain.
 
@@ -440,7 +446,7 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     DataError
         The target exists and `force` is off, or it cannot be made.
     """
-    _check_target(path, Path(os.path.realpath(path)), force)
+    _check_target(path, real_path(path), force)
 
 
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -459,7 +465,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         There is a file of that name, the directory holds something that may not be replaced, or
         it cannot be made.
     """
-    name, target = os.fspath(path), Path(os.path.realpath(path))
+    name, target = os.fspath(path), real_path(path)
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",
