@@ -277,6 +277,10 @@ def check_output(
     if not isinstance(path, str | os.PathLike):
         refuse(not hasattr(path, "write"), f"{path!r} is neither a path nor an open binary file")
         refuse(
+            hasattr(path, "encoding"),  # that of text; bytes have none
+            f"{path!r} takes text: open a binary file (mode 'wb'), or use io.BytesIO",
+        )
+        refuse(
             bool(parts or partition_by) or format in (None, "delta"),
             "an open file takes one format: say format='csv', 'jsonl', 'ipc' or 'parquet', without "
             "parts and partition_by",
