@@ -173,6 +173,9 @@ def test_output__cannot_be(tmp_path: Path, command: str, name: str, words: Words
     elif command != "generate":
         for word in words:
             assert word in said
+    if command != "generate":
+        said = fails(command, *args, "-o", "", folder=tmp_path)
+        assert "the path to write to is empty: name a file" in said
 
 
 def test_output__directory_without_permission(tmp_path: Path) -> None:

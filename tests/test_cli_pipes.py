@@ -302,5 +302,8 @@ def test_files__that_are_open_get_what_is_made(model: Path, tmp_path: Path) -> N
     assert (tmp_path / "o.csv").read_bytes().count(b"\n") == 31
     with pytest.raises(fb.SchemaError, match="an open file takes one format"):
         fb.predict_to(fitted, rows_of(1), io.BytesIO())
+    for taken in (io.TextIOWrapper(io.BytesIO()), io.StringIO()):
+        with pytest.raises(fb.DataError, match=r"takes text: open a binary file \(mode 'wb'\)"):
+            fb.predict_to(fitted, rows_of(1), taken, format="csv")  # type: ignore[arg-type]
     with pytest.raises(fb.DataError, match="neither a path nor an open binary file"):
         fb.predict_to(fitted, rows_of(1), 3)  # type: ignore[arg-type]

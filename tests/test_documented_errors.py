@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,23 @@ def frame(values: Any) -> pd.DataFrame:
 
 
 REFUSED = {
+    **{
+        f"no target to {name}": (
+            call,
+            fb.DataError,
+            rf"{who} requires y to be passed, but the target y is None\.",
+        )
+        for name, who, call in [
+            ("fit", "This Blend estimator", lambda: fb.fit(TABLE, None)),
+            ("compare", "compare", lambda: fb.compare(TABLE, None)),
+            ("k_fold", "k_fold", lambda: fb.k_fold(fb.NaiveBayes(), TABLE, None)),
+            (
+                "learning_curve",
+                "learning_curve",
+                lambda: fb.learning_curve({"a": fb.NaiveBayes()}, TABLE, None, [1]),
+            ),
+        ]
+    },
     "domains that are no mapping": (
         lambda: fb.NaiveBayes(domains=3).fit(TABLE, "y"),  # type: ignore[arg-type]
         fb.SchemaError,
@@ -166,3 +185,36 @@ def test_plan__lists_what_cannot_be_used() -> None:
     assert "not usable: ['l', 's.k']" in repr(plan)
     assert usable.unusable == {}
     assert "not usable" not in repr(usable)
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ([dt.date(2020, 1, 1), dt.date(2021, 1, 1)] * 2, "to a number such as the year$"),
+        ([dt.datetime(2020, 1, 1, 7)] * 4, "cast it to string, or to a number such as the year$"),
+        ([b"a", b"b"] * 2, "cast it to string or to a number$"),
+        ([[1], [2]] * 2, "make a column of one string or number a row of it$"),
+    ],
+    ids=["dates", "timestamps", "binary", "lists"],
+)
+def test_labels_of_a_type_that_cannot_be__are_named_for_what_they_are(
+    values: list[Any], remedy: str
+) -> None:
+    """Neither a class nor a fold can be left out, which is what a feature's message advises."""
+    table = pa.table({"a": [*"xyxy"], "y": [*"pqpq"], "label": values})
+    model = fb.NaiveBayes().fit({"a": [*"xyxy"], "label": [*"pqpq"]}, "label")
+    classes: list[Callable[[], Any]] = [
+        lambda: fb.NaiveBayes().fit(table, "label"),
+        lambda: fb.NaiveBayes().fit(table.select(["a", "y"]), table["label"]),
+        lambda: fb.count(table, "label"),
+        lambda: fb.compare(table, "label"),
+        lambda: fb.evaluate(model, table, "label"),
+    ]
+    folds: list[Callable[[], Any]] = [
+        lambda: fb.k_fold(fb.NaiveBayes(), table, "y", folds="label"),
+        lambda: fb.k_fold(fb.NaiveBayes(), table.select(["a", "y"]), "y", folds=table["label"]),
+    ]
+    for what, calls in (("the class", classes), ("the folds", folds)):
+        for call in calls:
+            with pytest.raises(fb.SchemaError, match=f"which cannot be {what}: .*{remedy}"):
+                call()

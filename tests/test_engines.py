@@ -778,7 +778,7 @@ def test_compare__counts_once_and_scores_once(folder: Path) -> None:
     assert board.validation == "leave-one-out"
     assert "leave_one_out takes counts apart" in board["logistic"].reason
     with pytest.raises(fb.DataError, match="workers read the rows, and a blend learns from"):
-        board.blend()
+        pickle.loads(pickle.dumps(board)).blend()
     board = fb.compare(there, "y", models={"tan": "tan", "it": fb.GaussianNB()}, folds="whole")
     assert "workers read the rows" in board["it"].reason
 

@@ -488,11 +488,14 @@ def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
         (tmp_path / "no" / "a", "no directory"),
         (tmp_path, "is a directory"),
         (Path("/dev/null"), "not a regular file"),
+        ("", "the path to write to is empty: name a file"),
     ]:
         with pytest.raises(DataError, match=reason), files.atomic(target, force=True):
             pytest.fail("the block ran")
         with pytest.raises(DataError, match=reason):
             files.check_target(target, force=True)
+    with pytest.raises(DataError, match="is empty: name"), files.atomic_directory("", force=True):
+        pytest.fail("the block ran")
     assert Path("/dev/null").is_char_device()
 
 

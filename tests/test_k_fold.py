@@ -258,10 +258,13 @@ def test_a_small_fold__may_be_empty() -> None:
 
 def test_errors__name_the_remedy() -> None:
     table = random_rows(12, n=20)
-    with pytest.raises(fb.DataError, match="fold 'x' holds all rows"):
-        k_fold(fb.AODE(), table, folds=["x"] * 20)
-    with pytest.raises(fb.DataError, match="fold 'x' holds all rows"):
-        k_fold(fb.KDB(2), table, folds=["x"] * 20)
+    numbers = random_rows(12, n=20, numeric=2).select(["z0", "z1", TARGET])
+    for model in (fb.AODE(), fb.KDB(2), fb.NaiveBayes(), fb.GaussianBayes(), fb.JointGaussian()):
+        some = numbers if isinstance(model, fb.GaussianBayes) else table
+        with pytest.raises(fb.DataError, match="fold 'x' holds all rows"):
+            k_fold(model, some, folds=["x"] * 20)
+        with pytest.raises(fb.DataError, match="nothing to learn from, there are no rows"):
+            k_fold(model, some.slice(0, 0), folds=pa.array([], pa.string()))
     with pytest.raises(fb.SchemaError, match="not GaussianNB"):
         k_fold(fb.GaussianNB(), table)
     with pytest.raises(ValueError, match="use a whole number >= 2"):

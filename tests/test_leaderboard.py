@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
+from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -492,3 +496,26 @@ def test_blend__of_no_model_of_tables_is_an_error() -> None:
     board = fb.compare(rows(15), "y", models={"it": Shares(), "prior": "prior"})
     with pytest.raises(fb.DataError, match=r"a blend combines models of tables, and of those that"):
         board.blend()
+
+
+@pytest.mark.parametrize("kind", ["table", "path", "dataset", "polars", "lazy"])
+def test_pickle__of_a_board_can_be_blended(kind: str, tmp_path: Path) -> None:
+    if kind in ("polars", "lazy"):
+        needs("polars")
+    table, path = rows(16, 200), tmp_path / "d.parquet"
+    pq.write_table(table, path)
+    source: Any = {
+        "table": lambda: table,
+        "path": lambda: path,
+        "dataset": lambda: ds.dataset(path),
+        "polars": lambda: import_module("polars").from_arrow(table),
+        "lazy": lambda: import_module("polars").scan_parquet(path),
+    }[kind]()
+    how = "leave_one_out" if kind == "path" else "k_fold"
+    board = fb.compare(
+        *(source, "y"), models=["tan", "prior"], validation=how, progress=lambda n: None
+    )
+    again = pickle.loads(pickle.dumps(board))
+    assert str(again) == str(board)
+    X = table.drop_columns("y")
+    np.testing.assert_array_equal(again.blend().predict_proba(X), board.blend().predict_proba(X))

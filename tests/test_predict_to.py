@@ -13,6 +13,7 @@ import pyarrow.csv as pc
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 import pytest
+from extras import needs
 
 import fastbayes as fb
 from fastbayes.data import text
@@ -225,6 +226,35 @@ def test_keys__what_is_not_copied_is_logged(
 def test_keys__unknown_one(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
     with pytest.raises(fb.SchemaError, match="did you mean 'id'"):
         fb.predict_to(model, table, tmp_path / "o.parquet", keys=["idd"])
+
+
+def test_keys__one_by_its_name_alone(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
+    fb.predict_to(model, table, tmp_path / "o.parquet", keys="id")
+    assert pq.read_schema(tmp_path / "o.parquet").names == ["id", "prediction"]
+
+
+@pytest.mark.parametrize("options", [{}, {"parts": True}, {"format": "csv"}, {"format": "delta"}])
+def test_an_empty_path__is_not_the_working_directory(
+    table: pa.Table,
+    model: fb.NaiveBayes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+) -> None:
+    if "delta" in options.values():
+        needs("deltalake")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(fb.DataError, match="the path to write to is empty"):
+        fb.predict_to(model, table, "", force=True, **options)
+    with pytest.raises(fb.DataError, match="the path to write to is empty"):
+        model.save("", force=True)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_keys__one_twice(table: pa.Table, model: fb.NaiveBayes, tmp_path: Path) -> None:
+    with pytest.raises(fb.SchemaError, match=r"keys=\['id', 'id'\] names a column twice"):
+        fb.predict_to(model, table, tmp_path / "o.parquet", keys=["id", "id"])
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["prediction", "proba_lo", "because", "expected_loss"])

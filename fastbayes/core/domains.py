@@ -20,6 +20,8 @@ from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.text_order import ascending_texts
 
 Kind = Literal["categorical", "numeric"]
+# What a column's values are to be.
+Use = Literal["a feature", "the class", "the folds"]
 
 # The type of categorical values, by what their column is stored as; the first that fits.
 CANONICAL = {
@@ -35,6 +37,12 @@ REMEDIES = {
     "or leave it out with `exclude`",
     t.is_run_end_encoded: "decode it with pyarrow.compute.run_end_decode",
     t.is_nested: "leave it out with `exclude`, or explode it into rows or columns before",
+}
+# Of a column that cannot be left out.
+LABEL_REMEDIES = {
+    t.is_temporal: "cast it to string, or to a number such as the year",
+    t.is_run_end_encoded: REMEDIES[t.is_run_end_encoded],
+    t.is_nested: "make a column of one string or number a row of it",
 }
 
 
@@ -189,7 +197,7 @@ def decoded(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if t.is_dictionary(kind) else kind
 
 
-def value_type(name: str, kind: pa.DataType) -> pa.DataType:
+def value_type(name: str, kind: pa.DataType, use: Use = "a feature") -> pa.DataType:
     """Return the canonical type of categorical values stored as `kind`.
 
     Raises
@@ -201,8 +209,9 @@ def value_type(name: str, kind: pa.DataType) -> pa.DataType:
     if (canonical := _canonical(kind)) is not None:
         return canonical
     otherwise = "cast it to string or to a number"
-    remedy = next((remedy for test, remedy in REMEDIES.items() if test(kind)), otherwise)
-    raise SchemaError(f"column {name!r} has type {kind}, which cannot be a feature: {remedy}")
+    remedies = REMEDIES if use == "a feature" else LABEL_REMEDIES
+    remedy = next((remedy for test, remedy in remedies.items() if test(kind)), otherwise)
+    raise SchemaError(f"column {name!r} has type {kind}, which cannot be {use}: {remedy}")
 
 
 @lru_cache

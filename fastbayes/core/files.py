@@ -235,7 +235,7 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     DataError
         The target exists and `force` is off, it cannot be made, or the disk is full.
     """
-    target = _target_of(path)
+    target = real_path(path)
     _check_target(path, target, force)
     with telling_full(path), _temporary(path, target, Path.touch) as temporary:
         yield temporary
@@ -269,7 +269,7 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     DataError
         As `check_directory`; or the disk is full.
     """
-    target = _target_of(path)
+    target = real_path(path)
     check_directory(path, force=force)
     with telling_full(path), _temporary(path, target, Path.mkdir) as temporary:
         yield temporary
@@ -427,14 +427,6 @@ def _telling(name: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
-def _target_of(path: str | os.PathLike[str]) -> Path:
-    """Return where a path leads."""
-    target = Path(os.path.realpath(path))
-    with _telling(path):  # of a name that is too long
-        target.is_dir()
-    return target
-
-
 @contextlib.contextmanager
 def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do."""
@@ -448,6 +440,15 @@ def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
                 "another place"
             ) from error
         raise
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """Return what a path leads to; DataError for "", which would be the working directory."""
+    refuse(not os.fspath(path), "the path to write to is empty: name a file, or a directory")
+    target = Path(os.path.realpath(path))
+    with _telling(path):  # of a name that is too long
+        target.is_dir()
+    return target
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -465,7 +466,7 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     DataError
         The target exists and `force` is off, or it cannot be made.
     """
-    _check_target(path, _target_of(path), force)
+    _check_target(path, real_path(path), force)
 
 
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -484,7 +485,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         There is a file of that name, the directory holds something that may not be replaced, or
         it cannot be made.
     """
-    name, target = os.fspath(path), _target_of(path)
+    name, target = os.fspath(path), real_path(path)
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes
 from fastbayes.core.date_parts import DatePart
-from fastbayes.core.domains import declared, default_kind
+from fastbayes.core.domains import declared, default_kind, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, chosen, several
 from fastbayes.core.schema import Feature, Schema
@@ -234,6 +234,7 @@ class Encoder:
         classes = None
         if target is not None:
             kind = columns.field(target).type
+            value_type(target, kind, "the class")
             classes = open_book(target, kind, listed.get(target), null_values)
         return cls(
             features, classes, template=template, weight=weight, keep_unlabelled=keep_unlabelled
@@ -272,9 +273,9 @@ class Encoder:
                 features.append((feature, closed_book(feature.name, kind, feature.values, blanks)))
         classes = None
         if target is not None:
-            classes = closed_book(
-                target, needed_type(columns, target), schema.classes, schema.null_values
-            )
+            kind = needed_type(columns, target)
+            value_type(target, kind, "the class")
+            classes = closed_book(target, kind, schema.classes, schema.null_values)
         return cls(features, classes, template=schema, weight=weight, applying=True, unseen=unseen)
 
     def part(self, first: int, last: int) -> Encoder:

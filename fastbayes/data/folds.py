@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.domains import value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
@@ -106,6 +107,7 @@ class FoldsByClass(Folds):
 
         By default as many as `folds_for` says.
         """
+        value_type(target, source.schema.field(target).type, "the class")
         start = scrambled(np.array([checked_seed(seed) % (1 << 64)], np.uint64))
         labels, sizes = list[pa.Array](), dict[int, int]()
         heavy = list[NDArray[np.bool_]]()
@@ -186,6 +188,7 @@ class FoldsByColumn(Folds):
                 f"folds: there is no column {column!r}; there are {columns.names}"
                 + did_you_mean(column, columns.names)
             )
+        value_type(column, columns.field(column).type, "the folds")
         self.column = column
         self._encoder = Encoder.learning(columns.empty_table().select([column]).schema, column)
 

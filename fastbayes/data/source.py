@@ -269,29 +269,33 @@ def _holds_structs(column: Any) -> bool:
 
 
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
-    @contextmanager
-    def computing() -> Iterator[None]:
-        try:
-            yield
-        except sys.modules["polars"].exceptions.PolarsError as error:
-            raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
-
-    def stream() -> Iterator[pa.RecordBatch]:
-        columns = names_of(options["columns"], flat_schema(schema).names, "polars.LazyFrame")
-        wanted = frame if columns is None else frame.select(roots(columns, schema.names))
-        with computing():
-            if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
-                batches = wanted.collect_batches(engine="streaming", lazy=True)
-            else:
-                batches = [wanted.collect(engine="streaming")]
-            for batch in batches:
-                yield from pa.table(batch).to_batches()
-
-    with computing():
+    with _computing():
         schema = pa.table(frame.head(0).collect()).schema
+    stream = partial(_computed, frame, schema, options["columns"])
     return StreamSource(
         stream, schema, rereadable=True, description="polars.LazyFrame", native=frame, **options
     )
+
+
+def _computed(frame: Any, schema: pa.Schema, asked: Columns) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a lazy frame of polars, those columns that are asked for."""
+    columns = names_of(asked, flat_schema(schema).names, "polars.LazyFrame")
+    wanted = frame if columns is None else frame.select(roots(columns, schema.names))
+    with _computing():
+        if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
+            batches = wanted.collect_batches(engine="streaming", lazy=True)
+        else:
+            batches = [wanted.collect(engine="streaming")]
+        for batch in batches:
+            yield from pa.table(batch).to_batches()
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    try:
+        yield
+    except sys.modules["polars"].exceptions.PolarsError as error:
+        raise DataError(f"polars.LazyFrame: {first_line(error)}") from error
 
 
 def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
@@ -419,13 +423,14 @@ def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
     columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
-
-    def stream() -> pa.RecordBatchReader:
-        return dataset.scanner(columns=columns, **_SCANNING).to_reader()
-
+    stream = partial(_scanned, dataset, columns)
     return StreamSource(
         stream, dataset.schema, rereadable=True, description=name, native=source, **options
     )
+
+
+def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
+    return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
 
 def _with_dictionaries(dataset: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError, refuse
-from fastbayes.core.files import atomic_directory, check_directory, sync, telling_full
+from fastbayes.core.files import atomic_directory, check_directory, real_path, sync, telling_full
 from fastbayes.data.segments import first_line
 
 # Bytes of each partition that the library holds before they become a file; by default up to 100 MB
@@ -24,7 +24,7 @@ PARTITION_BYTES = 4 << 20
 
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Return whether there is a Delta table in a directory."""
-    return Path(path, "_delta_log").is_dir()
+    return Path(real_path(path), "_delta_log").is_dir()
 
 
 def check_table(path: str | os.PathLike[str], *, force: bool = False) -> None:

@@ -169,21 +169,18 @@ def training(stats: Statistics) -> list[Statistics]:
     DataError
         When a fold holds all rows.
     """
-    found = []
-    for i, name in enumerate(stats.fold_names):
-        rest = others(stats, i)
-        if not rest.n_rows:
-            refuse(name)
-        found.append(rest)
-    return found
+    check_apart(stats)
+    return [others(stats, i) for i in range(len(stats.folds))]
 
 
-def refuse(name: str) -> None:
-    """Raise DataError for a fold that holds all rows."""
-    raise DataError(
-        f"fold {name!r} holds all rows: without it there is nothing to learn from; use more rows, "
-        "other folds, or leave-one-out where the model has it"
-    )
+def check_apart(stats: Statistics) -> None:
+    """Raise DataError where a fold holds all rows."""
+    filled = [name for name, fold in zip(stats.fold_names, stats.folds, strict=True) if fold.n_rows]
+    if len(filled) == 1:
+        raise DataError(
+            f"fold {filled[0]!r} holds all rows: without it there is nothing to learn from; use "
+            "more rows, other folds, or leave-one-out where the model has it"
+        )
 
 
 def fold_positions(

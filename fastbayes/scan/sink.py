@@ -57,7 +57,7 @@ def predict_to(
     explain: bool = False,
     loss: Any = None,
     reject: float | None = None,
-    keys: Iterable[str] | None = None,
+    keys: Iterable[str] | str | None = None,
     format: str | None = None,
     parts: bool | None = None,
     partition_by: str | Sequence[str] = (),
@@ -145,7 +145,9 @@ def predict_to(
     by = [partition_by] if isinstance(partition_by, str) else [*partition_by]
     kind, parts = check_output(path, format, parts, partition_by=by, force=force)
     schema = schema_of(model, "predict_to")
-    copied = None if keys is None else list(keys)
+    copied = None if keys is None else [keys] if isinstance(keys, str) else list(keys)
+    twice = copied is not None and len({*copied}) < len(copied)
+    refuse(twice, f"keys={copied} names a column twice", SchemaError)
     opened, rest = open_for(
         schema,
         source,
@@ -274,6 +276,10 @@ def check_output(
     """
     if not isinstance(path, str | os.PathLike):
         refuse(not hasattr(path, "write"), f"{path!r} is neither a path nor an open binary file")
+        refuse(
+            hasattr(path, "encoding"),  # that of text; bytes have none
+            f"{path!r} takes text: open a binary file (mode 'wb'), or use io.BytesIO",
+        )
         refuse(
             bool(parts or partition_by) or format in (None, "delta"),
             "an open file takes one format: say format='csv', 'jsonl', 'ipc' or 'parquet', without "

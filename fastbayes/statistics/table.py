@@ -300,7 +300,7 @@ def _classes(
     column: pa.ChunkedArray, target: str, domains: Mapping[str, Any]
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the classes and the code of each row, -1 where the class is null."""
-    column = column.cast(value_type(target, column.type)).combine_chunks()
+    column = column.cast(value_type(target, column.type, "the class")).combine_chunks()
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     classes = domain(target, domains[target]) if target in domains else sorted_domain(column)

@@ -13,7 +13,7 @@ from fastbayes.evaluation.calibrate.blend import Blend
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
-from fastbayes.models.estimator.inputs import is_array
+from fastbayes.models.estimator.inputs import is_array, require_labels
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.engine import Progress
 
@@ -97,6 +97,7 @@ def fit_source(
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
     if calibrated is not model:
         model._check_parameters()
+    require_labels(f"This {type(model).__name__} estimator", target)
     opened = opened_to_learn(
         source,
         target,

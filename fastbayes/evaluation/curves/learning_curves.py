@@ -50,6 +50,7 @@ from fastbayes.evaluation.validate.scoring import (
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, census_of, opened_to_learn
@@ -166,6 +167,7 @@ def learning_curve(
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ValueError(f"seed={seed!r}: use a whole number")
     sure = check_confidence(confidence)
+    require_labels("learning_curve", target)
     opened = opened_to_learn(
         source,
         target,

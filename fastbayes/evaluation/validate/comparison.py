@@ -68,7 +68,7 @@ from fastbayes.evaluation.validate.shared_tallies import (
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
-from fastbayes.models.estimator.inputs import is_array
+from fastbayes.models.estimator.inputs import is_array, require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
@@ -1149,6 +1149,7 @@ def compare(
     if folds is not None and validation == "leave_one_out":
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
+    require_labels("compare", target)
     opened = opened_to_learn(
         source,
         target,
@@ -1168,8 +1169,7 @@ def compare(
     elsewhere = isinstance(opened.source, Counter)
     by_default = folds is None and (validation == "k_fold" or not (validation or elsewhere))
     if by_default or number is not None:
-        rows = opened.source, str(opened.target)
-        apart = folds_apart(*rows, number, seed, opened.weight)
+        apart = folds_apart(opened.source, str(opened.target), number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     by_folds, named = opened.folds is not None, not is_array(source)
 
@@ -1188,42 +1188,67 @@ def compare(
     if contest.misled():
         logger.info("a model for which others were dropped cannot score all rows: judging them all")
         contest, entries = judged(False)
+    options = {
+        "race": race,
+        "domains": domains,
+        "categorical": categorical,
+        "columns": columns,
+        "exclude": exclude,
+        "dates": dates,
+        "missing": missing,
+        "discretize": discretize,
+        "threads": threads,
+        "memory_limit": memory_limit,
+    }
     members = {runner.name: runner.given for runner in contest.runners if not runner.of_arrays}
+    rows, where = None if elsewhere else opened, opened.source.description
+    blended = Blending(rows, where, members, options, named, progress)
+    return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
 
-    def blended(names: Sequence[str]) -> Any:
+
+@dataclass(frozen=True)
+class Blending:
+    """What a board makes a blend of its models with; a value, so that it pickles with the board.
+
+    opened    the rows, with folds where the board has them; None where workers read them
+    where     what messages call the rows
+    members   models of tables by name, as they were asked for
+    options   parameters of `Blend`
+    named     whether the columns have names, which those of an array have not
+    progress  called with the number of rows done; it does not leave the process
+    """
+
+    opened: Opened | None
+    where: str
+    members: Mapping[str, Any]
+    options: Mapping[str, Any]
+    named: bool
+    progress: Progress | None
+
+    def __call__(self, names: Sequence[str]) -> Any:
         """Return a blend of some of the models."""
-        able = {name: members[name] for name in names if members.get(name, PRIOR) != PRIOR}
+        if self.opened is None:
+            raise DataError(
+                f"{self.where}: workers read the rows, and a blend learns from posteriors of rows "
+                "here: pass the paths themselves"
+            )
+        able = {n: self.members[n] for n in names if self.members.get(n, PRIOR) != PRIOR}
         if not able:
             raise DataError(
-                f"{opened.source.description}: a blend combines models of tables, and of those "
-                f"that compete there are {', '.join(map(repr, names))} alone: compare others, too"
+                f"{self.where}: a blend combines models of tables, and of those that compete there "
+                f"are {', '.join(map(repr, names))} alone: compare others, too"
             )
-        if isinstance(opened.source, Counter):
-            raise DataError(
-                f"{opened.source.description}: workers read the rows, and a blend learns from "
-                "posteriors of rows here: pass the paths themselves"
-            )
-        blend = by_name()["blend"].load()(
-            able,
-            race=race,
-            domains=domains,
-            categorical=categorical,
-            columns=columns,
-            exclude=exclude,
-            dates=dates,
-            missing=missing,
-            discretize=discretize,
-            threads=threads,
-            memory_limit=memory_limit,
-        )
+        blend = by_name()["blend"].load()(able, **self.options)
         blend._check_parameters()
-        rows = opened
-        if not by_folds:
+        opened = self.opened
+        if opened.folds is None:
             given = opened.source, str(opened.target), opened.weight
-            rows = opened._replace(folds=blend.apart(*given))
-        return blend.learn(rows, named=named, progress=progress)
+            opened = opened._replace(folds=blend.apart(*given))
+        return blend.learn(opened, named=self.named, progress=self.progress)
 
-    return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled."""
+        return {**self.__dict__, "progress": None}
 
 
 def wanted(

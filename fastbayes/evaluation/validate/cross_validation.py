@@ -28,6 +28,7 @@ from fastbayes.evaluation.validate.scoring import (
 )
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
 from fastbayes.scan.counting import (
@@ -430,6 +431,7 @@ def k_fold(
     given = {"threads": threads, "memory_limit": memory_limit}
     options = {name: getattr(model, name) if x is None else x for name, x in given.items()}
     params = {**model.get_params(deep=False), **options}
+    require_labels("k_fold", target)
     opened = opened_to_learn(
         source,
         target,
@@ -447,8 +449,7 @@ def k_fold(
     )
     check_rereadable(opened.source, "k_fold counts and then scores")
     if number is not None:
-        rows = opened.source, str(opened.target)
-        apart = folds_apart(*rows, number, seed, opened.weight)
+        apart = folds_apart(opened.source, str(opened.target), number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
     models, names, encoding = fitted_without_folds(
         partial(type(model), **params), opened, options["threads"], options["memory_limit"]

@@ -187,7 +187,8 @@ class Comparison(ShortRepr, Mapping[str, Entry]):
         Notes
         -----
         The members are fitted anew, to the same folds where the board has them: the rows are read
-        again, as `Blend.fit` does, and have to be what they were.
+        again, as `Blend.fit` does, and have to be what they were. A board that is pickled keeps
+        for this the rows themselves where they are in memory, and of files their paths.
 
         Examples
         --------

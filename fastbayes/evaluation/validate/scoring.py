@@ -39,14 +39,14 @@ from fastbayes.evaluation.validate.scored_rows import (
     ScoredBlock,
 )
 from fastbayes.evaluation.validation import CLIP, Evaluation, Evaluator
-from fastbayes.models.estimator.base import Scans
+from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
 from fastbayes.scan.counting import Opened
 from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
-from fastbayes.scan.fold_statistics import refuse, training
+from fastbayes.scan.fold_statistics import check_apart, training
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, ViewElsewhere
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.registry import kind_of
@@ -572,9 +572,7 @@ class FoldScans:
         assert opened.folds is not None
         self.opened, self.folds = opened, opened.folds
         self.order, self.names = opened.folds.names()
-        for fold, name in zip(whole.folds, whole.fold_names, strict=True):
-            if fold.n_rows == whole.n_rows:
-                refuse(name)
+        check_apart(whole)
         self.learning = encoders_by(opened, whole.schema)
 
     def of(self, fold: int) -> tuple[Source, Callable[..., Encoder]]:
@@ -647,9 +645,11 @@ def fitted_without_folds(
         except MemoryLimitError as error:
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
+            check_learnable(stats, opened.source.description)
             models = [make().fit_statistics(rest) for rest in training(stats)]
             return models, stats.fold_names, encoding_of(opened, [stats.schema])
     whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **options)
+    check_learnable(whole, opened.source.description)
     scans = FoldScans(opened, whole)
     cuts: list[Any] = [None] * len(scans.names)
     if to_cut is not None:

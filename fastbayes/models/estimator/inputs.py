@@ -490,17 +490,18 @@ def _check_finite(array: Any, names: NDArray[np.object_] | None, estimator: Any)
         )
 
 
+def require_labels(who: str, y: Any) -> None:
+    """Raise DataError, in the words that scikit-learn looks for, where no labels are given."""
+    refuse(y is None, f"{who} requires y to be passed, but the target y is None.")
+
+
 def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
     They are booleans, integers, whole floats or strings; an array of objects holds nothing but
     strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
     """
-    if y is None:
-        raise DataError(
-            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
-            "is None."
-        )
+    require_labels(f"This {type(estimator).__name__} estimator", y)
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] == 1:
         modules = sys.modules.get("sklearn.exceptions")
