@@ -122,12 +122,14 @@ class FoldsByClass(Folds):
                 if weight is not None:
                     heavy.append(_above_0(weight, rows.column(weight)))
         n = sum(sizes.values())
-        part, classes = np.zeros(n, np.bool_), np.zeros(0, np.int64)
+        codes = np.zeros(n, np.int64)
         if labels:
-            column = pa.chunked_array(labels).combine_chunks()
-            part = column.is_valid().to_numpy(zero_copy_only=False)
-            part = part & np.concatenate(heavy) if heavy else part
-            classes = column.filter(pa.array(part)).dictionary_encode().indices.to_numpy()
+            codes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
+            codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+        part = (codes >= 0) & (np.concatenate(heavy) if heavy else True)
+        # In the order in which they appear among these rows.
+        _, first, classes = np.unique(codes[part], return_index=True, return_inverse=True)
+        classes = first.argsort().argsort()[classes]
         n_part = len(classes)
         k = folds_for(n_part) if k is None else k
         at = scrambled(np.arange(n_part, dtype=np.uint64) ^ start)
