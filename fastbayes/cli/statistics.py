@@ -25,6 +25,7 @@ from fastbayes.cli.options import (
     TARGET,
     THREADS,
     files_of,
+    folds,
     of_columns,
     rejected,
     statistics_from,
@@ -119,6 +120,7 @@ LARGEST = 5  # pairs that are named
 @DISCRETIZE
 @click.option(
     "--folds",
+    callback=folds,
     metavar="K|COLUMN",
     help="Count K folds of the rows apart, or one for each value of a column.",
 )
@@ -135,7 +137,7 @@ def count(
     update: bool,
     numeric: Any,
     discretize: Any,
-    folds: str | None,
+    folds: int | str | None,
     force: bool,
     as_json: bool,
     **options: Any,
@@ -176,7 +178,7 @@ def count(
             )
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
-        options["folds"] = int(folds) if folds.isdecimal() else folds
+        options["folds"] = folds
     with bar("counting", source) as steps:
         # What is complete has no rows to be read.
         progress = partial(_refuse, output) if again else steps
