@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -247,14 +247,24 @@ def merge(
     """
     force = force or Path(output).resolve() in {Path(path).resolve() for path in files}
     check_target(output, force=force)
-    seen: set[Path] = set()
-    for path in (*files, *minus):
-        if (real := Path(path).resolve()) in seen:
-            raise fb.DataError(f"{path} is named twice; its rows would count double")
-        seen.add(real)
+    if not allow_overlap:
+        _once(files, "count double")
+        _once(minus, "be taken out twice")
     total = fb.merge(files, minus=minus, allow_overlap=allow_overlap)
     total.save(output, force=force)
     _report(total, output, as_json)
+
+
+def _once(paths: Sequence[str], happens: str) -> None:
+    """Raise DataError where one file is named twice, to whose rows that would happen."""
+    seen: set[Path] = set()
+    for path in paths:
+        if (real := Path(path).resolve()) in seen:
+            raise fb.DataError(
+                f"{path} is named twice; its rows would {happens}: name it once, or allow the "
+                "overlap (--allow-overlap)"
+            )
+        seen.add(real)
 
 
 def _report(
