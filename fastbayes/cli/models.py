@@ -478,7 +478,8 @@ def _figures(result: Any) -> Iterator[str]:
     cls=BriefCommand,
     examples=[
         "fastbayes compare penguins.csv --target species --null-values NA",
-        "fastbayes compare penguins.csv --target island --models tan,aode --folds year",
+        "fastbayes compare penguins.csv --target island --null-values NA \\\n"
+        "    --models tan,aode --folds year",
     ],
 )
 @click.argument("data")
@@ -588,7 +589,8 @@ def rows_or_share(value: str) -> float:
     cls=BriefCommand,
     examples=[
         "fastbayes learning-curve penguins.csv --target species --null-values NA",
-        "fastbayes learning-curve penguins.csv --target sex --sizes 50,200 --repeats 3",
+        "fastbayes learning-curve penguins.csv --target sex --null-values NA \\\n"
+        "    --sizes 50,200 --repeats 3",
     ],
 )
 @click.argument("data")

@@ -59,7 +59,8 @@ LARGEST = 5  # pairs that are named
 @click.command(
     cls=BriefCommand,
     examples=[
-        "fastbayes count penguins.csv --target island --pairs -o penguins.fbs",
+        "fastbayes count penguins.csv --target island --pairs \\\n"
+        "    --null-values NA -o penguins.fbs",
         "fastbayes fit --statistics penguins.fbs --model tan -o of-counts.fb",
         "fastbayes count penguins.csv --target island --pairs --update -o penguins.fbs",
         "fastbayes count 'flights/*.parquet' --target delayed --part 1/2 -o part-1.fbs",
