@@ -123,12 +123,19 @@ def test_what_does_not_fit__is_listed_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_failures__are_one_line(data: Path, tmp_path: Path) -> None:
-    said = fails("compare", data, "--target", "play", "--models", "forest", folder=tmp_path)
-    assert "'forest': use one of 'naive-bayes'," in said
+    for models, says in (
+        ("forest", "'forest': use one of 'naive-bayes',"),
+        ("tan,all", "'all': use one of"),
+        ("tan,tan", "'tan' stands twice"),
+        (",", "name one at least"),
+    ):
+        asked = ("compare", data, "--target", "play", "--models", models)
+        assert says in fails(*asked, folder=tmp_path, code=2)
     said = fails("compare", data, "--target", "weather", folder=tmp_path)
     assert "no column 'weather'" in said
-    said = fails("compare", data, "--target", "play", "--folds", "1", folder=tmp_path)
-    assert "use a whole number >= 2" in said
+    for asked in (("compare", data), ("count", data, "-o", tmp_path / "s.fbs")):
+        said = fails(*asked, "--target", "play", "--folds", "1", folder=tmp_path, code=2)
+        assert "1 folds leave no rows to learn from: write 2 or more, or a column" in said
     for other in (("--leave-one-out",), ("--folds", "part")):
         asked = ("compare", data, "--target", "play", "--seed", "1", *other)
         assert "--seed goes with --folds K" in fails(*asked, folder=tmp_path, code=2)

@@ -42,7 +42,7 @@ def test_help__ends_with_examples(name: str) -> None:
     command, shown = COMMANDS[NAMES[name]], run(*NAMES[name], "--help").stdout
     assert isinstance(command, Documented)
     lines = shown.split("Examples:\n")[1].splitlines()
-    assert lines == [f"  {example}" for example in command.examples]
+    assert lines == [f"  {line}" for line in "\n".join(command.examples).splitlines()]
     assert max(map(len, lines)) <= 80
 
 
@@ -55,10 +55,23 @@ def test_examples__run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.M
     made = sorted(dict.fromkeys(examples), key=lambda line: "generate" not in line)
     assert len(made) > len(COMMANDS)
     for line in made:
-        command, _, file = line.partition(" < ")
+        command, _, file = line.replace("\\\n", "").partition(" < ")
         program, *words = shlex.split(command)
         assert program == "fastbayes"
         run(*words, stdin=Path(file).read_bytes() if file else None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples__say_how_missing_values_are_written(name: str) -> None:
+    command = COMMANDS[NAMES[name]]
+    assert isinstance(command, Documented)
+    if "null_values" not in {option.name for option in command.get_params(click.Context(command))}:
+        return
+    for example in command.examples:
+        words = shlex.split(example)
+        # No value of these two columns is missing, and an update takes it from the statistics.
+        known = "penguins.csv" not in words or not {"island,year", "--update"}.isdisjoint(words)
+        assert known or words[words.index("--null-values") + 1] == "NA"
 
 
 def test_help__of_fit_shows_ten_options() -> None:

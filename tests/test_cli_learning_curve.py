@@ -52,8 +52,12 @@ def test_plot__is_written_once(data: Path, tmp_path: Path) -> None:
     [
         (("--sizes", "1000"), 1, "there are 240 rows to learn from, not 1,000"),
         (("--sizes", "a"), 2, "write numbers of rows"),
+        (("--sizes", "0,10"), 2, "write numbers of rows"),
+        (("--sizes", "1.5"), 2, "write numbers of rows"),
+        (("--sizes", "inf"), 2, "write numbers of rows"),
+        (("--test", "0"), 2, "write numbers of rows"),
         (("--test", "1,2"), 2, "write one number of rows"),
-        (("--models", "naive"), 1, "models: 'naive': use one of"),
+        (("--models", "naive"), 2, "'naive': use one of"),
         (("--repeats", "0"), 2, "--repeats"),
         (("--confidence", "1"), 2, "--confidence"),
     ],

@@ -69,6 +69,12 @@ def remarks(caplog: pytest.LogCaptureFixture, table: dict[str, object]) -> list[
     return said
 
 
+def test_squares__that_underflow_are_refused_by_name() -> None:
+    tiny = pa.table({"x": [1e-160, 2e-160, 4e-160, 3e-160], "y": ["a", "a", "b", "b"]})
+    with pytest.raises(fb.DataError, match="column 'x': squares of its values underflow; rescale"):
+        fb.NaiveBayes().fit(tiny, "y")
+
+
 def test_columns_that_were_probably_meant_otherwise(caplog: pytest.LogCaptureFixture) -> None:
     n = 2000
     labels = ["n", "p"] * (n // 2)
@@ -81,6 +87,11 @@ def test_columns_that_were_probably_meant_otherwise(caplog: pytest.LogCaptureFix
     assert "column 'id' has 2,000 values in 2,000 rows" in said
     (said,) = remarks(caplog, {"flag": np.arange(n) % 2, "y": labels})
     assert "column 'flag' is constant within every class" in said
+    tiny = np.arange(n) * 1e-300
+    (said,) = remarks(caplog, {"tiny": tiny, "y": labels})
+    assert said == (
+        "column 'tiny': squares of its values underflow, so a Gaussian cannot use it; rescale it"
+    )
     assert remarks(caplog, {"same": np.ones(n), "y": labels}) == []
     (said,) = remarks(caplog, {"a": ["x"] * n, "y": [*labels[:-2], None, None]})
     assert said == "2 rows without a class were left out"

@@ -439,6 +439,20 @@ def test_predict__of_another_type_is_refused(now: pa.Array, says: str) -> None:
         model.predict(rows.select(["a"]))
 
 
+def test_predict__of_dates_has_no_hour_to_tell() -> None:
+    rows = table(200, zone=None)
+    days = rows.set_column(0, "when", rows["when"].cast(pa.date32())).drop_columns("y")
+    model = fb.NaiveBayes(dates={"when": ["hour", "weekday"]}).fit(rows, "y")
+    says = r"column 'when' held timestamps at fit and is date32\[day\] now, which has no hour; give"
+    with pytest.raises(SchemaError, match=says):
+        model.predict(days)
+    with pytest.raises(SchemaError, match=says):
+        model.predictor().predict({"when": dt.date(2020, 1, 5), "a": "x"})
+    # What dates do have, they tell as timestamps do.
+    model = fb.NaiveBayes(dates={"when": ["weekday", "month"]}).fit(rows, "y")
+    np.testing.assert_array_equal(model.predict_proba(days), model.predict_proba(rows))
+
+
 def test_schema__in_a_file() -> None:
     schema = fb.count(table(50), "y", dates={"when": PARTS["timestamp"]}).schema
     assert unpacked(*packed(schema)) == schema

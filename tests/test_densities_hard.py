@@ -24,12 +24,15 @@ import fastbayes as fb
         [None] * 7 + [1.0],
         [0.1, 0.1 + 1e-16, 0.2, 5.0, 1.0, 1.0, 1.0, np.nextafter(5.0, 6.0)],
         [1e-300, -1e-300, 0.0, 5e-324, 1e-310, -0.0, 1e-305, 0.0],
+        [1e-320, 2e-320, -3e-320, 5e-320, 4e-320, -5e-320, 6e-320, 1e-321],
+        [*(i * 1e-200 - 1.5e-200 for i in range(7)), 1e120],
+        [-1.0, 2.0, 1e-200, -3.0, 2.5, -4.0, -1e-200, 3.5],
         [1e150, -1e150, 1.0, 2.0, 3.0, 4.0, 5.0, 1e149],
         [1.7e9 + i / 4 for i in (0, 1, 5, 7, 2, 3, 9, 4)],
         [-1e9, 1e9, 1e-9, 2e-9, -1e-9, 3e-9, 1e-9, 5e-9],
     ],
     ids=["constant", "in each class", "in one class", "missing", "in one class missing", "one row",
-         "touching", "tiny", "huge", "epoch", "scales"],
+         "touching", "tiny", "subnormal", "tiny and huge", "about 0", "huge", "epoch", "scales"],
 )  # fmt: skip
 @pytest.mark.parametrize("weighted", [False, True])
 def test_column__of_any_kind_gives_probabilities(

@@ -260,6 +260,13 @@ def test_merge_command__slides(tmp_path: Path) -> None:
     assert "day-2.parquet is in" in said
     run("merge", window, tmp_path / "copy.fbs", "--allow-overlap", "-o", out)
     assert fb.Statistics.load(out).n_rows == 21
+    again = ("-o", out, "--force")
+    said = fails("merge", window, window, *again, folder=tmp_path)
+    assert "w.fbs is named twice; its rows would count double" in said
+    assert answer("merge", window, window, "--allow-overlap", *again)["rows"] == 28
+    said = fails("merge", window, "--minus", one, "--minus", one, *again, folder=tmp_path)
+    assert "1.fbs is named twice; its rows would be taken out twice" in said
+    assert answer("merge", window, "--minus", window, *again)["rows"] == 0
     assert "is not in" in fails(
         "merge", window, "--minus", zero, "-o", out, "--force", folder=tmp_path
     )

@@ -32,13 +32,14 @@ from fastbayes.cli.options import (
     WEIGHT,
     ModelCommand,
     ModelOption,
+    candidates_named,
     defaulted,
     files_of,
+    folds,
     given,
     listing,
     loss_from,
     model_from,
-    names,
     of_columns,
     output,
     reader,
@@ -59,6 +60,7 @@ from fastbayes.evaluation.calibrate.posterior_maps import MAPS
 from fastbayes.evaluation.curves.curve_table import METRICS
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import check_picture, figure
+from fastbayes.evaluation.validate.comparison import ALL, PRIOR
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
@@ -476,7 +478,8 @@ def _figures(result: Any) -> Iterator[str]:
     cls=BriefCommand,
     examples=[
         "fastbayes compare penguins.csv --target species --null-values NA",
-        "fastbayes compare penguins.csv --target island --models tan,aode --folds year",
+        "fastbayes compare penguins.csv --target island --null-values NA \\\n"
+        "    --models tan,aode --folds year",
     ],
 )
 @click.argument("data")
@@ -484,7 +487,7 @@ def _figures(result: Any) -> Iterator[str]:
 @click.option(
     "--models",
     cls=ModelOption,
-    callback=names,
+    callback=candidates_named(PRIOR, words=(ALL,)),
     metavar="A,B,...",
     help="Models: {MODELS}, prior; or all; default: all that the columns allow, but those that "
     "would take long, about which the leaderboard says how long.",
@@ -492,6 +495,7 @@ def _figures(result: Any) -> Iterator[str]:
 )
 @click.option(
     "--folds",
+    callback=folds,
     metavar="K|COLUMN",
     help="Judge by K folds of the rows, or one for each value of a column; default: 20 of up "
     "to 100 rows, 10 of up to 1,000, 5 of more.",
@@ -515,8 +519,8 @@ def _figures(result: Any) -> Iterator[str]:
 def compare(
     data: str,
     target: str,
-    models: list[str] | None,
-    folds: str | None,
+    models: list[str] | str | None,
+    folds: int | str | None,
     leave_one_out: bool,
     seed: int | None,
     discretize: Any,
@@ -533,17 +537,16 @@ def compare(
     if leave_one_out:
         options["validation"] = "leave_one_out"
     if folds is not None:
-        options["folds"] = int(folds) if folds.isdecimal() else folds
+        options["folds"] = folds
     if seed is not None:
-        if leave_one_out or isinstance(options.get("folds"), str):
+        if leave_one_out or isinstance(folds, str):
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
     if discretize is not None:
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     source = files_of(data, options)
     with bar("comparing", source) as progress:
-        chosen = "all" if models == ["all"] else models
-        result = fb.compare(source, target, models=chosen, progress=progress, **options)
+        result = fb.compare(source, target, models=models, progress=progress, **options)
     left = rejected(source)
     show(
         {**result.to_dict(), **left},
@@ -556,13 +559,17 @@ def compare(
 def sizes_of(value: str) -> list[float]:
     """Return numbers of rows, and shares up to 1.0, between commas."""
     try:
-        return [
+        found = [
             float(text) if "." in text or "e" in text else int(text) for text in value.split(",")
         ]
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{value!r}: write numbers of rows, or shares such as 0.5"
-        ) from error
+    except ValueError:
+        found = []
+    refuse(
+        not found or not all(x > 0 and (x <= 1 or float(x).is_integer()) for x in found),
+        f"{value!r}: write numbers of rows, or shares such as 0.5",
+        click.BadParameter,
+    )
+    return found
 
 
 @reader
@@ -582,7 +589,8 @@ def rows_or_share(value: str) -> float:
     cls=BriefCommand,
     examples=[
         "fastbayes learning-curve penguins.csv --target species --null-values NA",
-        "fastbayes learning-curve penguins.csv --target sex --sizes 50,200 --repeats 3",
+        "fastbayes learning-curve penguins.csv --target sex --null-values NA \\\n"
+        "    --sizes 50,200 --repeats 3",
     ],
 )
 @click.argument("data")
@@ -590,7 +598,7 @@ def rows_or_share(value: str) -> float:
 @defaulted(
     "--models",
     cls=ModelOption,
-    callback=names,
+    callback=candidates_named(),
     default="naive-bayes,logistic",
     metavar="A,B,...",
     help="Models: {MODELS}.",

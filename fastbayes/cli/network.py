@@ -179,7 +179,8 @@ def _default(function: Any, option: str) -> Any:
 @click.group(
     cls=Group,
     examples=[
-        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --null-values NA \\\n"
+        "    --columns species,island,sex -o net.bif",
         "fastbayes network query net.bif --target species",
     ],
 )
@@ -194,9 +195,12 @@ def network() -> None:
 @network.command(
     cls=BriefCommand,
     examples=[
-        "fastbayes network learn penguins.csv --columns species,island,sex -o net.bif",
-        "fastbayes network learn penguins.csv --discretize quantile -o numbers.bif",
-        "fastbayes network learn penguins.csv --columns island,sex --score bdeu -o n.fb",
+        "fastbayes network learn penguins.csv --null-values NA \\\n"
+        "    --columns species,island,sex -o net.bif",
+        "fastbayes network learn penguins.csv --null-values NA \\\n"
+        "    --discretize quantile -o numbers.bif",
+        "fastbayes network learn penguins.csv --null-values NA \\\n"
+        "    --columns island,sex --score bdeu -o n.fb",
     ],
 )
 @click.argument("data")

@@ -155,6 +155,37 @@ def parts(value: str) -> dict[str, list[str]]:
     return found
 
 
+@reader
+def folds(value: str) -> int | str:
+    """Return a number of folds, or the name of a column."""
+    if not value.isdecimal():
+        return value
+    refuse(
+        int(value) < 2,
+        f"{value} folds leave no rows to learn from: write 2 or more, or a column",
+        click.BadParameter,
+    )
+    return int(value)
+
+
+def candidates_named(*besides: str, words: Sequence[str] = ()) -> Reader:
+    """Return what reads names of models that may be compared, or one of some words.
+
+    Those of `besides` are names, too.
+    """
+
+    def read(value: str) -> list[str]:
+        found: list[str] = names(None, None, value)
+        known = [*candidates(), *besides]
+        for place, name in enumerate(found):
+            refuse(name not in known, f"{name!r}: {use_one_of(name, known)}", click.BadParameter)
+            refuse(name in found[:place], f"{name!r} stands twice", click.BadParameter)
+        refuse(not found, "name one at least", click.BadParameter)
+        return found
+
+    return reader(read, *words)
+
+
 def interactions(value: str) -> int | list[tuple[str, str]]:
     """Return the pairs of A:B,C:D, or how many there may be."""
     if value.isdecimal():

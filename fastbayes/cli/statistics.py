@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fastbayes.cli.options import (
     TARGET,
     THREADS,
     files_of,
+    folds,
     of_columns,
     rejected,
     statistics_from,
@@ -58,7 +59,8 @@ LARGEST = 5  # pairs that are named
 @click.command(
     cls=BriefCommand,
     examples=[
-        "fastbayes count penguins.csv --target island --pairs -o penguins.fbs",
+        "fastbayes count penguins.csv --target island --pairs \\\n"
+        "    --null-values NA -o penguins.fbs",
         "fastbayes fit --statistics penguins.fbs --model tan -o of-counts.fb",
         "fastbayes count penguins.csv --target island --pairs --update -o penguins.fbs",
         "fastbayes count 'flights/*.parquet' --target delayed --part 1/2 -o part-1.fbs",
@@ -119,6 +121,7 @@ LARGEST = 5  # pairs that are named
 @DISCRETIZE
 @click.option(
     "--folds",
+    callback=folds,
     metavar="K|COLUMN",
     help="Count K folds of the rows apart, or one for each value of a column.",
 )
@@ -135,7 +138,7 @@ def count(
     update: bool,
     numeric: Any,
     discretize: Any,
-    folds: str | None,
+    folds: int | str | None,
     force: bool,
     as_json: bool,
     **options: Any,
@@ -176,7 +179,7 @@ def count(
             )
         options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
     if folds is not None:
-        options["folds"] = int(folds) if folds.isdecimal() else folds
+        options["folds"] = folds
     with bar("counting", source) as steps:
         # What is complete has no rows to be read.
         progress = partial(_refuse, output) if again else steps
@@ -245,14 +248,24 @@ def merge(
     """
     force = force or Path(output).resolve() in {Path(path).resolve() for path in files}
     check_target(output, force=force)
-    seen: set[Path] = set()
-    for path in (*files, *minus):
-        if (real := Path(path).resolve()) in seen:
-            raise fb.DataError(f"{path} is named twice; its rows would count double")
-        seen.add(real)
+    if not allow_overlap:
+        _once(files, "count double")
+        _once(minus, "be taken out twice")
     total = fb.merge(files, minus=minus, allow_overlap=allow_overlap)
     total.save(output, force=force)
     _report(total, output, as_json)
+
+
+def _once(paths: Sequence[str], happens: str) -> None:
+    """Raise DataError where one file is named twice, to whose rows that would happen."""
+    seen: set[Path] = set()
+    for path in paths:
+        if (real := Path(path).resolve()) in seen:
+            raise fb.DataError(
+                f"{path} is named twice; its rows would {happens}: name it once, or allow the "
+                "overlap (--allow-overlap)"
+            )
+        seen.add(real)
 
 
 def _report(

@@ -76,7 +76,10 @@ class DatePart:
         return other is not None and self == replace(other, held=self.held)
 
     def check(self, kind: pa.DataType) -> None:
-        """Raise SchemaError where the part cannot be told of a column of this type."""
+        """Raise SchemaError where the part cannot be told of a column of this type.
+
+        Of dates there is no hour: midnight would be made up.
+        """
         held, zone = holds(kind), zone_of(kind)
         if t.is_null(decoded(kind)):
             return
@@ -86,6 +89,11 @@ class DatePart:
             was = "timestamps with a time zone" if self.zone else f"{self.held}s"
             raise SchemaError(
                 f"column {self.column!r} held {was} at fit and is {kind} now; cast it to that"
+            )
+        if self.part not in PARTS[held]:
+            raise SchemaError(
+                f"column {self.column!r} held {self.held}s at fit and is {kind} now, which has no "
+                f"{self.part}; give it as {self.held}s, or null where they are not known"
             )
 
     def to_json(self) -> list[Any]:

@@ -14,7 +14,7 @@ import pyarrow.types as t
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.date_parts import CYCLES, DAY, DatePart, Span, by_column, zone_of
+from fastbayes.core.date_parts import CYCLES, DAY, PARTS, DatePart, Span, by_column, zone_of
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
 from fastbayes.data.decoded_rows import DecodedRows
@@ -334,7 +334,7 @@ def by_python(part: DatePart) -> Callable[[Any], float | None]:
 
     def part_of(value: Any) -> float | None:
         kind = type(value)
-        if kind is date and zone is None:
+        if kind is date and zone is None and part.part in PARTS["date"]:
             value = datetime(value.year, value.month, value.day)
         elif kind is not datetime or (value.tzinfo is None) != (zone is None):
             return None

@@ -23,6 +23,8 @@ LEAST_ROWS, LEAST_VALUES = 1_000, 50
 LOOKED_AT = 2_000
 # Floats that are more than these are hardly names of classes.
 MOST_NUMBERS = 50
+# Squares of what is less are 0, or have lost digits.
+LEAST_SQUARED = 2.0**-511
 
 
 def remark(stats: Statistics, *, densities: bool = True) -> None:
@@ -49,7 +51,7 @@ def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
 
     Columns that some files lack, rows without a class, text that is a number nearly everywhere,
     values that hardly ever repeat, and numbers that are constant within every class but differ
-    between classes.
+    between classes, or whose squares underflow.
     """
     for note in stats.provenance:
         if note.startswith(LACKED):
@@ -72,11 +74,18 @@ def remarks(stats: Statistics, *, densities: bool = True) -> Iterator[str]:
             )
     model = " of a model that takes both" if "scatter" in stats.parts else ""
     for i, n, mean, scatter in _numbers(stats) if densities else ():
-        means = mean[n > 0]
-        if len(means) and not scatter.any() and (means != means[0]).any():
+        means, name = mean[n > 0], stats.schema.numeric[i].name
+        if not len(means) or scatter.any() or (means == means[0]).all():
+            continue
+        if (np.abs(means) < LEAST_SQUARED).all():
             yield (
-                f"column {stats.schema.numeric[i].name!r} is constant within every class, so "
-                f"a Gaussian cannot use it; name it in `categorical`{model}"
+                f"column {name!r}: squares of its values underflow, so a Gaussian cannot use it; "
+                "rescale it"
+            )
+        else:
+            yield (
+                f"column {name!r} is constant within every class, so a Gaussian cannot use it; "
+                f"name it in `categorical`{model}"
             )
 
 

@@ -636,11 +636,16 @@ def spread_of(
     used = np.where(floored, floor, used)
     # A class without a known value is described by the pooled moments.
     centre = np.where(n > 0, mean, grand[..., None])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         half = np.where(constant[..., None], 0.0, 0.5 / used)
         level = np.where(constant[..., None], 0.0, -0.5 * np.log(2 * math.pi * used))
     if not (np.isfinite(half).all() and np.isfinite(level).all()):
-        feature = int(np.argwhere(~(np.isfinite(half) & np.isfinite(level)))[0][-2])
+        wrong = np.argwhere(~(np.isfinite(half) & np.isfinite(level)))[0]
+        feature = int(wrong[-2])
+        if used[tuple(wrong)] > 0:
+            raise DataError(
+                f"column {names[feature]!r}: squares of its values underflow; rescale it"
+            )
         raise DataError(
             f"column {names[feature]!r} has variance 0 in a class and var_floor={var_floor}; "
             "raise var_floor or leave the column out"

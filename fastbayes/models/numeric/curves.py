@@ -22,6 +22,9 @@ MOST_PIECES = 1 << 17
 # The outermost knots stand so many doublings of the bandwidth from the outermost point: what is
 # left of all points but that one is then less than rounding.
 DOUBLINGS = 22
+# Knots that are no farther apart, as points on both sides of 0 may be, are one: the square of what
+# lies between them would be 0.
+APART = 1e-100
 
 
 class Curve(NamedTuple):
@@ -156,7 +159,8 @@ def _first_knots(classes: Sequence[Bumps]) -> Floats:
             first[1:] = step[1:] != step[:-1]
             beyond = bandwidth * np.exp2(np.arange(-1, DOUBLINGS))
             found += [points[first], points[0] - beyond, points[-1] + beyond]
-    return np.unique(np.concatenate(found))
+    knots = np.unique(np.concatenate(found))
+    return knots[np.diff(knots, prepend=-np.inf) > APART]
 
 
 def _evaluated(

@@ -33,6 +33,9 @@ PAIRS = 20
 # A point at which all others come to less than this share of the weights is summed by itself: the
 # fast sum has an error of up to 1e-13 of them.
 LONE = 1e-4
+# The least scale of a column, of which the inverse is a number, and how many of them reach its
+# outermost values at most.
+LEAST_SCALE, MOST_SCALES = 2.0**-1022, 2.0**500
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +123,10 @@ class ColumnValues:
         if not len(values):
             return 0.0, 1.0
         low, middle, high = quantiles(values, weight, (0.1, 0.5, 0.9))
-        scale = (high - low) / 2 or (float(values[-1]) - float(values[0])) / 2
-        return middle, scale if 0 < scale < math.inf else 1.0
+        whole = (float(values[-1]) - float(values[0])) / 2
+        # Neither 1/scale overflows nor the square of how far the outermost values are.
+        scale = max((high - low) / 2 or whole, LEAST_SCALE, whole / MOST_SCALES)
+        return middle, scale if scale < math.inf and whole > 0 else 1.0
 
     @cached_property
     def shares(self) -> Floats:
