@@ -49,9 +49,10 @@ from fastbayes.cli.show import (
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import decoded, default_kind
 from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_target
+from fastbayes.data.lake_tables import delta_table
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.scan.prediction_metadata import said_by_file
+from fastbayes.scan.prediction_metadata import said_by_file, said_by_table
 
 LARGEST = 5  # pairs that are named
 
@@ -463,7 +464,11 @@ def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, 
             column["kind"] = holds(kind) or default_kind(name, kind)
             parts = [f"{name}.{part}" for part in PARTS.get(column["kind"], ())]
             column["bytes"] = sum(plan.columns[part] for part in parts or [name])
-    made = said_by_file(source.versions[0][0]) if source.versions else None
+    delta = delta_table(data) if isinstance(data, str) else None
+    if delta is not None:
+        made = said_by_table(delta)
+    else:
+        made = said_by_file(source.versions[0][0]) if source.versions else None
     return {
         "source": source.description,
         **({} if made is None else {"predictions": made}),

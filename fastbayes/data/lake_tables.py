@@ -35,7 +35,7 @@ def delta_table(path: str | os.PathLike[str]) -> Any:
 
 
 def open_delta(
-    table: Any, open_dataset: Callable[[Any, dict[str, Any]], Any], options: dict[str, Any]
+    table: Any, open_dataset: Callable[[Any, dict[str, Any], str], Any], options: dict[str, Any]
 ) -> Any:
     """Open a `deltalake.DeltaTable` as it is at its version.
 
@@ -46,7 +46,7 @@ def open_delta(
     name = f"{table.table_uri} (Delta, version {table.version()})"
     with _said(name):
         try:
-            return open_dataset(table.to_pyarrow_dataset(), options)
+            return open_dataset(table.to_pyarrow_dataset(), options, name)
         except errors.DeltaProtocolError:
             return _stream(lambda names: table.scan(columns=names), table, name, options)
 

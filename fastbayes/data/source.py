@@ -414,9 +414,12 @@ def _open_array(source: Any, options: dict[str, Any]) -> Source:
 _SCANNING = {"batch_size": 65_536, "batch_readahead": 4, "fragment_readahead": 1}
 
 
-def _open_dataset(source: Any, options: dict[str, Any]) -> Source:
-    """Open a pyarrow Dataset (may be scanned again) or Scanner (may not)."""
-    name = f"pyarrow.dataset.{type(source).__name__}"
+def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Source:
+    """Open a pyarrow Dataset (may be scanned again) or Scanner (may not).
+
+    `name` is what it is called in messages, by default its type.
+    """
+    name = name or f"pyarrow.dataset.{type(source).__name__}"
     if hasattr(source, "projected_schema"):
         return _one_shot(source.to_reader, source.projected_schema, source, name, options)
     dataset = _with_dictionaries(source)

@@ -44,13 +44,22 @@ def _digest(model: Any) -> str | None:
 def said_in(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any] | None:
     """Return what `metadata_of` wrote, or None: files of others may say what they like."""
     held = metadata or {}
-    if KEY not in held or DIGEST_KEY in held:
-        return None
+    return None if KEY not in held or DIGEST_KEY in held else _mapping(held[KEY])
+
+
+def _mapping(text: str | bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(held[KEY])
+        found = json.loads(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def said_by_table(table: Any) -> dict[str, Any] | None:
+    """Return what the log of a `deltalake.DeltaTable` says of the model that made its version."""
+    for commit in table.history(1):
+        return _mapping(commit.get(KEY.decode(), ""))
+    return None
 
 
 def said_by_file(path: str) -> dict[str, Any] | None:
