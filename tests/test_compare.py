@@ -223,6 +223,18 @@ def test_order__is_by_log_loss_then_parameters_then_name() -> None:
     assert by_size == sorted(by_size)
 
 
+def test_parameters__are_exact_or_unknown() -> None:
+    """Those of all joint values are soon more than a column of the leaderboard can hold."""
+    rng = np.random.default_rng(0)
+    for columns, known in ((5, 2 * 4**5 - 1), (40, None)):
+        table = {f"c{j}": rng.permutation([*"abcd"] * 10) for j in range(columns)}
+        board = fb.compare({**table, "y": [*"pq"] * 20}, "y", models=["joint-bayes", "prior"])
+        assert board["joint-bayes"].parameters == known
+        rows = {row["model"]: row for row in board.table.to_pylist()}
+        assert rows["joint-bayes"]["parameters"] == known
+        assert "9,223" not in str(board)
+
+
 def test_models__may_be_chosen_and_have_parameters() -> None:
     table = rows()
     models = ["aode", fb.AODE(min_count=30), fb.NaiveBayes(alpha="loo")]

@@ -205,6 +205,7 @@ class Runner:
 
     def entry(self, figures: Validation, seconds: float) -> Entry:
         """Return what the leaderboard says of the model."""
+        parameters = MOST + 1 if self.of_arrays else self.model.n_parameters_
         return Entry(
             self.name,
             figures=figures,
@@ -212,7 +213,7 @@ class Runner:
             fit_seconds=self.fit_seconds,
             predict_seconds=seconds,
             memory=self.memory,
-            parameters=None if self.of_arrays else min(self.model.n_parameters_, MOST),
+            parameters=parameters if parameters <= MOST else None,
         )
 
 

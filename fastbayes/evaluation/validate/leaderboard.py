@@ -54,7 +54,7 @@ class Entry(ShortRepr):
     memory
         Bytes of the counts that it is made of; None of an estimator of arrays.
     parameters
-        Free parameters; None of an estimator of arrays.
+        Free parameters; None of an estimator of arrays, and where there are 2^63 or more.
     winner
         Whether it has the lowest log-loss, of equals the fewest parameters.
     gap
