@@ -227,6 +227,9 @@ def test_types_that_cannot_be_used(
     table = GOOD if name == "extra" else FEATURES
     if name == "extra" and (learn is fit_some_more or holds(column.type)):
         return  # a column that the model does not know, or whose parts are features
+    if name == "kind":  # a class is no feature, and cannot be left out
+        is_list = pa.types.is_list(column.type)
+        words = words[0], "cannot be the class", "make a column" if is_list else "cast it to string"
     with said(SchemaError, f"column '{name}'", *words):
         learn(table.append_column(name, column))
 

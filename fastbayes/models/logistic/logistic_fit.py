@@ -256,7 +256,7 @@ LOOSE, MOST_LOOSE = 0.02, 30
 # Least variance within the classes, of the overall one, with which naive Bayes is a beginning:
 # rows that are surer than sure have no curvature.
 LEAST_VARIANCE = 0.02
-# Logarithm of the rows of a class that has none: what is left of its share pulls at nothing.
+# Logarithm of the share of a class that has no row: what is left of it pulls at nothing.
 NEVER = -22.0
 # Halvings of what naive Bayes says of the columns, at most.
 MOST_HALVINGS = 6
@@ -326,8 +326,7 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
     weight = np.ones(len(values.class_counts)) if class_weight is None else class_weight
     counts = values.class_counts * weight
     theta = np.zeros((layout.n_rows, len(counts)))
-    theta[0] = _log_counts(counts)
-    theta[0] -= np.log(counts.sum() + len(counts))
+    theta[0] = _logs((counts + 1) / (counts.sum() + len(counts)), counts)
     for j, (at, size) in enumerate(zip(layout.rows.values, layout.sizes, strict=True)):
         here = values.counts[values.offsets[j] : values.offsets[j] + size] * weight + 1.0
         theta[at : at + size] = np.log(here / here.sum(axis=0))
@@ -346,19 +345,19 @@ def naive_bayes_start(stats: Statistics, layout: Layout, class_weight: Floats | 
 def prior_start(stats: Statistics, layout: Layout, class_weight: Floats | None) -> Floats:
     """Return the coefficients that say the classes' shares of every row, (P, M)."""
     theta = np.zeros((layout.n_rows, layout.n_outputs))
-    weight = 1.0 if class_weight is None else class_weight
-    shares = _log_counts(stats.values.class_counts * weight)
+    counts = stats.values.class_counts * (1.0 if class_weight is None else class_weight)
+    shares = _logs(counts + 1.0, counts)
     theta[0] = shares[1] - shares[0] if layout.n_outputs == 1 else shares - shares.mean()
     return theta
 
 
-def _log_counts(counts: Floats) -> Floats:
-    """Return ln (n + 1) of the rows of classes.
+def _logs(shares: Floats, counts: Floats) -> Floats:
+    """Return the logarithms of classes' shares, next to nothing where there are no rows.
 
     A class without rows, as there may be where a fold is left out, has its best intercept at minus
     infinity: Newton's steps would take it there by one each.
     """
-    return np.where(counts > 0, np.log(counts + 1.0), NEVER)
+    return np.where(counts > 0, np.log(shares), NEVER)
 
 
 def drawn_back(objective: Penalised, theta: Floats, base: Floats) -> Floats:
