@@ -245,10 +245,10 @@ def test_delta__holds_what_the_model_says(
     assert polars.read_delta(str(out)).sort("id")["id"].to_list() == table["id"].to_pylist()
     made = json.loads(delta(out).history()[0]["fastbayes"])
     assert (made["digest"], made["target"]) == (model.digest(), "y")
-    told = answer("inspect", out)
-    assert told["predictions"] == made
-    assert str(out) in told["source"]
-    assert "(Delta, version 0)" in told["source"]
+    shown = answer("inspect", out)
+    assert shown["predictions"] == made
+    assert str(out) in shown["source"]
+    assert "(Delta, version 0)" in shown["source"]
     assert model.digest() in run("inspect", out).stdout
     # It is a source of our own.
     other = fb.NaiveBayes().fit({"place": ["a b", "é"], "y": ["u", "v"]}, "y")

@@ -76,7 +76,7 @@ class DatePart:
         return other is not None and self == replace(other, held=self.held)
 
     def check(self, kind: pa.DataType) -> None:
-        """Raise SchemaError where the part cannot be told of a column of this type.
+        """Raise SchemaError where a column of this type does not have the part.
 
         Of dates there is no hour: midnight would be made up.
         """

@@ -461,8 +461,8 @@ def _accepted(parts: NDArray[Any], scatter: Floats, cut: Floats, noise: Floats) 
     entropy = scatter / total / math.log(2)
     gain = (scatter[0] - cut) / total[0] / math.log(2)
     code = k[0] * math.log2(3) + np.log1p(-2 * 3.0 ** -k[0]) / math.log(2)  # log2(3^k - 2)
-    told = k[0] * entropy[0] - k[1] * entropy[1] - k[2] * entropy[2]
-    cost = np.log2(np.maximum(total[0] - 1, 1.0)) + code - told
+    entropies = k[0] * entropy[0] - k[1] * entropy[1] - k[2] * entropy[2]
+    cost = np.log2(np.maximum(total[0] - 1, 1.0)) + code - entropies
     return np.asarray(some[gain > cost / total[0]])
 
 
