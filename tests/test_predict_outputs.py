@@ -367,6 +367,37 @@ def test_delta__without_its_library_and_of_workers(
     assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "m.fb"}
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_delta__interrupted_as_its_thread_starts(
+    model: fb.NaiveBayes,
+    table: pa.Table,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    started: bool,
+) -> None:
+    needs("deltalake")
+    start = threading.Thread.start
+    threads = []
+
+    def interrupted(self: threading.Thread) -> None:
+        if self.name != "fastbayes-delta":
+            start(self)
+            return
+        if started:
+            threads.append(self)
+            start(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fb.predict_to(model, table, tmp_path / "t", format="delta")
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not any(tmp_path.iterdir())
+
+
 KILLED = """
 import sys
 import pyarrow as pa

@@ -78,8 +78,8 @@ def write_table(
                     sync(file)
 
 
-# What ends the batches: all are there, or none comes any more.
-_COMPLETE, _STOPPED = object(), object()
+# What ends the batches.
+_COMPLETE = object()
 
 
 def _handed_over(
@@ -93,19 +93,27 @@ def _handed_over(
     """Make batches in this thread, which signals interrupt, for the library in another one."""
     waiting: queue.Queue[Any] = queue.Queue(2)
     failed: list[Exception] = []
+    stopped = threading.Event()
+    working = threading.Lock()
 
     def rows() -> Iterator[pa.RecordBatch]:
-        while (batch := waiting.get()) is not _COMPLETE:
-            if batch is _STOPPED:
+        while True:
+            batch = waiting.get()
+            if stopped.is_set():
                 raise InterruptedError
+            if batch is _COMPLETE:
+                return
             yield batch
 
     def write() -> None:
-        try:
-            reader = pa.RecordBatchReader.from_batches(schema, rows())
-            _library().write_deltalake(os.fspath(path), reader, **options)
-        except Exception as error:
-            failed.append(error)
+        with working:
+            if stopped.is_set():
+                return
+            try:
+                reader = pa.RecordBatchReader.from_batches(schema, rows())
+                _library().write_deltalake(os.fspath(path), reader, **options)
+            except Exception as error:
+                failed.append(error)
 
     def hand_over(batch: Any) -> None:
         while thread.is_alive():  # or else it failed
@@ -114,8 +122,8 @@ def _handed_over(
                 return
 
     thread = threading.Thread(target=write, name="fastbayes-delta", daemon=True)
-    thread.start()
     try:
+        thread.start()
         for batch in batches:
             hand_over(batch)
             if not thread.is_alive():
@@ -123,9 +131,12 @@ def _handed_over(
         hand_over(_COMPLETE)
         thread.join()
     except BaseException:
-        hand_over(_STOPPED)
-        thread.join()
-        raise
+        # Not by joining the thread: a signal may come while it starts, before it can be joined.
+        stopped.set()
+        with contextlib.suppress(queue.Full):
+            waiting.put_nowait(_COMPLETE)
+        with working:
+            raise
     if failed:
         name = os.fspath(path if called is None else called)
         raise DataError(f"{name}: {first_line(failed[0])}") from failed[0]
