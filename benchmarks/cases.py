@@ -47,7 +47,7 @@ def count_codes(codes: data.Coded) -> Callable[[], NDArray[np.int64]]:
 
     A task is a few blocks: one takes 40 µs, and handing a task over about as long.
     """
-    count = dispatch.load("count")
+    count = dispatch.load("counting.count")
     sizes, k = codes.sizes, codes.n_classes
     slots = np.concatenate([[0], np.cumsum(sizes)])
     threads = engine.default_threads()
@@ -132,7 +132,7 @@ def _scoring(preset: str) -> Callable[[int, Path], Work]:
         counts = [model.statistics_.values.of(j) + 1.0 for j in range(d)]
         tables = [np.log(count / count.sum(axis=0)) for count in counts]
         offsets = model._offsets
-        scorer = dispatch.load("log_joint").NaiveScorer(
+        scorer = dispatch.load("scoring.log_joint").NaiveScorer(
             model.class_log_prior_, model._tables, offsets
         )
         threads = engine.default_threads()
@@ -172,7 +172,7 @@ def _moments(n_classes: int) -> Callable[[int, Path], Work]:
     def build(rows: int, _: Path) -> Work:
         columns = 8
         blocks = data.numbers(rows, columns, n_classes)
-        moments = dispatch.load("moments")
+        moments = dispatch.load("counting.moments")
         values = float(rows * columns)
 
         def ours() -> list[list[Any]]:

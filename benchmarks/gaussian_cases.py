@@ -44,7 +44,7 @@ def numpy_scatter(blocks: Blocks, n_classes: int) -> Callable[[], Any]:
 def _scatter(columns: int, n_classes: int) -> Callable[[int, Path], Work]:
     def build(rows: int, _: Path) -> Work:
         blocks = data.numbers(rows, columns, n_classes)
-        module = dispatch.load("scatter")
+        module = dispatch.load("counting.scatter")
         values = float(rows * columns)
 
         def ours() -> list[Any]:

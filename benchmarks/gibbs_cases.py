@@ -82,7 +82,7 @@ def kernel(
 ) -> Sweep:
     """Return P(target) after some sweeps of the kernel on one thread."""
     program = compiled(network, evidence, entries=entries).program
-    module = dispatch.load("gibbs")
+    module = dispatch.load("scoring.gibbs")
     states = starts(network, evidence, chains, np.random.default_rng(0))
     words = np.random.SeedSequence(0).generate_state(4 * chains, np.uint64).reshape(4, chains)
     others = [[v] for v in free_nodes(network, evidence) if v != target and all_counted]

@@ -54,7 +54,7 @@ class _Rows:
         """Return the passes, compiled or in numpy, and the blocks of rows as they take them."""
         d, rows = self.codes.shape
         cells = np.inf if module == OURS else 0
-        gradient = dispatch.load("gradient", cells).Gradient(self.layout)
+        gradient = dispatch.load("fitting.gradient", cells).Gradient(self.layout)
         blocks = []
         for first in range(0, rows, BLOCK_ROWS):
             some = slice(first, first + BLOCK_ROWS)

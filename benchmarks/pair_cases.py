@@ -28,7 +28,7 @@ Build = Callable[[int, Path], Work]
 
 def count_pairs(codes: data.Coded, threads: int | None = None) -> Callable[[], NDArray[np.int64]]:
     """Count the pairs of blocks, each with the set of counts that is idle, as a scan does."""
-    count = dispatch.load("pairs")
+    count = dispatch.load("counting.pairs")
     k = codes.n_classes
     first, second = all_pairs(len(codes.sizes))
     cells = codes.sizes[first] * codes.sizes[second] * k

@@ -73,7 +73,7 @@ def _scored(x: Floats, log_prior: Floats, parts: Parts, threads: int) -> Callabl
         part = mean[:, known]
         return part, np.zeros_like(part), *_whitened(covariance[:, known][:, :, known]), None
 
-    scorer = dispatch.load("quadratic").QuadraticScorer(
+    scorer = dispatch.load("scoring.quadratic").QuadraticScorer(
         log_prior, mean, np.zeros_like(mean), whiten, level, None, marginal
     )
     firsts = range(0, len(x), BLOCK_ROWS)

@@ -31,7 +31,7 @@ class Fault(NamedTuple):
     kernels: str = "never"  # most faults of kernels are planted in numpy: that compiles nothing
 
 
-FILES, PAGES = "core/files.py", "kernels/compiled/pages.py"
+FILES, PAGES = "core/files.py", "kernels/compiled/reading/pages.py"
 FAULTS = [
     Fault("a rename before fsync", "disks", FILES,
           "        sync(temporary)\n        _check", "        _check"),
@@ -74,16 +74,16 @@ FAULTS = [
           "crc32(source, begin, end) != page[p.CHECKSUM]", "False", "always"),
     Fault("a dropped bounds check of a dictionary", "bytes_of_tables", PAGES,
           "    return p.OUTSIDE if top > most else p.SOUND", "    return p.SOUND", "always"),
-    Fault("weights that are not added", "public_api", "kernels/numpy/count.py",
+    Fault("weights that are not added", "public_api", "kernels/numpy/counting/count.py",
           "np.add.at(cells, index, 1.0 if weight is None else weight)",
           "np.add.at(cells, index, 1.0)"),
-    Fault("a sum that starts at the wrong element", "public_api", "kernels/numpy/count.py",
+    Fault("a sum that starts at the wrong element", "public_api", "kernels/numpy/counting/count.py",
           "        cells += np.bincount(index, minlength=cells.size)",
           "        cells += np.bincount(index[1:], minlength=cells.size)"),
     Fault("a sum that changes what it adds to", "public_api", "statistics/base.py",
           "self._specs[k].merge(mine[k], theirs[k]) for k in mine",
           "self._specs[k].merge(mine[k], theirs[k], out=mine[k]) for k in mine"),
-    Fault("one class forgotten", "public_api", "kernels/numpy/count.py",
+    Fault("one class forgotten", "public_api", "kernels/numpy/counting/count.py",
           "    add_rows(y.astype(np.intp), weight, out)",
           "    add_rows(y[:-1].astype(np.intp), None if weight is None else weight[:-1], out)"),
     Fault("an overflow that is not documented", "public_api", "models/estimator/parameters.py",

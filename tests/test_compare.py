@@ -463,7 +463,7 @@ def test_models_without_a_fold__take_the_kernels_of_all_rows(
     chosen_by = list[float]()
 
     def load(name: str, cells: float = math.inf, small: int = 0) -> Any:
-        if name == "gradient":
+        if name == "fitting.gradient":
             chosen_by.append(cells * dispatch._times.get())
         return dispatch.numpy_twin(name)
 

@@ -240,7 +240,7 @@ def test_text__codebook_of_several_threads_and_back_ends() -> None:
     words = [f"{k}" * (1 + k % 5) + "é" * (k % 2) for k in range(3000)]
     blocks = [pa.array([words[k] for k in rng.integers(0, n, 400)]) for n in range(10, 3000, 30)]
     book = Codebook("x", pa.string())
-    modules = [dispatch.load("encode"), dispatch.numpy_twin("encode")]
+    modules = [dispatch.load("reading.encode"), dispatch.numpy_twin("reading.encode")]
 
     def encode(i: int) -> np.ndarray:
         return book.encode(blocks[i], modules[i % 2])
@@ -316,7 +316,7 @@ def test_text_that_is_no_utf8() -> None:
 
 def test_text_that_is_no_utf8__is_never_known() -> None:
     """What was refused once is refused wherever it is met again, as with on_error="skip"."""
-    book, kernels = Codebook("x", pa.string()), dispatch.load("encode")
+    book, kernels = Codebook("x", pa.string()), dispatch.load("reading.encode")
     ends, data = pa.array([0, 1, 3, 4], pa.int32()).buffers()[1], pa.py_buffer(b"a\xffbc")
     for _ in range(2):
         with pytest.raises(DataError, match="'x' holds bytes that are not UTF-8 text"):
@@ -328,7 +328,7 @@ def test_text_that_is_no_utf8__is_never_known() -> None:
 
 def test_text_outside_of_its_bytes() -> None:
     buffers = pa.array([0, 3, 2, 3], pa.int32()).buffers()[1], pa.py_buffer(b"abc")
-    book, kernels = Codebook("x", pa.string()), dispatch.load("encode")
+    book, kernels = Codebook("x", pa.string()), dispatch.load("reading.encode")
     with pytest.raises(DataError, match=r"'x' has strings outside of their bytes; .* write them"):
         book.encode(pa.StringArray.from_buffers(3, *buffers), kernels)
 
@@ -365,7 +365,7 @@ def test_texts_outside_of_their_bytes(monkeypatch: pytest.MonkeyPatch, many: boo
         words = pa.StringArray.from_buffers(2, pa.py_buffer(held), pa.py_buffer(b"ab"))
         held[:] = ends  # pyarrow refuses them where it looks
         with pytest.raises(DataError, match="'x'"):
-            Codebook("x", pa.string()).encode(words, dispatch.load("encode"))
+            Codebook("x", pa.string()).encode(words, dispatch.load("reading.encode"))
     held = np.array([0, 1, 2], np.int32)
     broken = pa.StringArray.from_buffers(2, pa.py_buffer(held), pa.py_buffer(b"a\xff"))
     with pytest.raises(DataError, match="'x' holds bytes that are not UTF-8"):
@@ -374,7 +374,7 @@ def test_texts_outside_of_their_bytes(monkeypatch: pytest.MonkeyPatch, many: boo
 
 def test_few_texts_become_many() -> None:
     """Codes stay when Python's look-up gives way to a table, in an open and in a closed book."""
-    kernels = dispatch.load("encode")
+    kernels = dispatch.load("reading.encode")
     few = pa.array(["b", None, "a", "?", "b"])
     many = pa.array([f"v{k}" for k in range(columns.FEW_VALUES)] + ["a", "c"])
     book = Codebook("x", pa.string(), null_values=["?"])
@@ -507,7 +507,7 @@ def test_codebooks_grow_while_many_threads_count() -> None:
 
 def test_codebooks__a_value_that_comes_while_a_table_is_made() -> None:
     book = Codebook("x", pa.int64())
-    book.encode(pa.array([3, 4]), dispatch.load("encode"))
+    book.encode(pa.array([3, 4]), dispatch.load("reading.encode"))
 
     class Busy(dict[Any, int]):
         def __iter__(self) -> Iterator[Any]:

@@ -44,7 +44,10 @@ def test_small_jobs_need_no_compiler(choice, cells, expected, monkeypatch):
         monkeypatch.setenv("FASTBAYES_KERNELS", choice)
     assert dispatch.compiled(cells) is expected
     package = "compiled" if expected else "numpy"
-    assert dispatch.load("count", cells).__name__ == f"fastbayes.kernels.{package}.count"
+    assert (
+        dispatch.load("counting.count", cells).__name__
+        == f"fastbayes.kernels.{package}.counting.count"
+    )
 
 
 FIRST_FITS = """
@@ -62,8 +65,8 @@ kinds, load = [], dispatch.load
 
 def loaded(name, *given):
     module = load(name, *given)
-    if given and name in ("encode", "pairs"):
-        kinds.append(module.__name__.split(".")[-2])
+    if given and name in ("reading.encode", "counting.pairs"):
+        kinds.append(module.__name__.split(".")[2])
     return module
 
 dispatch.load = loaded
@@ -93,7 +96,7 @@ def test_counts__compiled_when_there_is_much_to_count_or_once_it_is_on_the_disk(
 def test_counts__an_index_on_the_disk_that_is_damaged_is_none(damage, tmp_path, monkeypatch):
     if dispatch.interpreted() or not dispatch.compiled(dispatch.SMALL):
         pytest.skip("nothing is compiled")
-    index = dispatch.load("encode").write_codes._cache._cache_file
+    index = dispatch.load("reading.encode").write_codes._cache._cache_file
     path = tmp_path / "damaged.nbi"
     path.write_bytes(pickle.dumps(index._version) + damage)
     monkeypatch.setattr(index, "_index_path", str(path))
@@ -108,7 +111,10 @@ def test_counts__the_choice_of_kernels_is_followed(choice, kernels, monkeypatch)
     monkeypatch.setattr(dispatch, "_additions", 0.0)
     monkeypatch.setattr(dispatch, "_on_disk", lambda: False)
     cells = dispatch.cells_of_whole(dispatch.SMALL, 1.0)
-    assert dispatch.load("count", cells).__name__ == f"fastbayes.kernels.{kernels}.count"
+    assert (
+        dispatch.load("counting.count", cells).__name__
+        == f"fastbayes.kernels.{kernels}.counting.count"
+    )
 
 
 def test_counts__many_small_jobs_do_not_add_up_to_one_that_compiles(monkeypatch):

@@ -78,7 +78,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Return over how many blocks each repeated call went."""
     if dispatch.interpreted():
         pytest.skip("without the compiler Python goes over the blocks")
-    from fastbayes.kernels.compiled import repeat
+    from fastbayes.kernels.compiled.reading import repeat
 
     blocks_of_calls: list[list[int]] = []
     run = repeat.run
@@ -311,7 +311,7 @@ def test_blocks_of_a_small_job__every_row_counts(
 
 def test_numpy_kernels__are_never_noted_down() -> None:
     with dispatch.recording([]), pytest.raises(dispatch.NotRepeatableError):
-        dispatch.load("count", 0.0)
+        dispatch.load("counting.count", 0.0)
 
 
 def indexed_table(n: int, seed: int, nulls: float, classes: int, chunks: int) -> pa.Table:
@@ -342,7 +342,7 @@ def by_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """
     if dispatch.interpreted():
         pytest.skip("without the compiler Python goes over the blocks")
-    from fastbayes.kernels.compiled import repeat
+    from fastbayes.kernels.compiled.reading import repeat
 
     found: list[int] = []
 

@@ -30,7 +30,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plain Python read the numbers where that is asked for."""
     if request.param == "numpy":
-        module = dispatch.numpy_twin("pages")
+        module = dispatch.numpy_twin("reading.pages")
         monkeypatch.setattr(number_chunks.dispatch, "load", lambda *_: module)
 
 

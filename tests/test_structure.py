@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastbayes.kernels.numpy.information import pair_information
+from fastbayes.kernels.numpy.fitting.information import pair_information
 from fastbayes.models.discrete.structure import (
     by_relevance,
     k_dependence,

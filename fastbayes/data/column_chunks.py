@@ -558,7 +558,7 @@ class ChunkReader:
         """Begin to read, at least so many bytes of a chunk at a time."""
         self._chunks, self._fill = chunks, fill
         self._known, self._least = dictionaries, least
-        self._kernels = dispatch.load("pages")
+        self._kernels = dispatch.load("reading.pages")
         n = len(chunks)
         _, _, kinds, widths, units, optional, codecs, starts, sizes, _, _, rows = zip(
             *chunks, strict=True
@@ -726,7 +726,7 @@ class ChunkReader:
         left = foreign.copy()
         of_zstd = np.array([chunk.compression == "ZSTD" for chunk in self._chunks])
         if (by_kernel := foreign & of_zstd[pages[:, p.OF]]).any():
-            unpack = dispatch.load("zstd").unpack
+            unpack = dispatch.load("reading.zstd").unpack
             left[by_kernel] = ~unpack(self._source, frames[by_kernel], unpacked)
         for k in np.flatnonzero(left).tolist():
             begin, end, start, size = frames[k].tolist()
@@ -863,7 +863,7 @@ class GroupsReader(ChunkReader):
     def memory(self) -> dict[str, Any]:
         """Return where row groups like these may be decoded, and what these left there.
 
-        As `kernels.compiled.row_groups.Chunks` takes it. The values of these lie there, too.
+        As `reading.row_groups.Chunks` of the kernels takes it. The values of these lie there, too.
         """
         done, packed = self._columns, int(self._sizes.sum())
         largest = int(self._decoded[:, p.VALUES].max(initial=0))

@@ -290,7 +290,7 @@ class Codebook:
         try:
             entries.validate()
             offsets, data = texts_of(entries)
-            if kernels is dispatch.numpy_twin("encode"):
+            if kernels is dispatch.numpy_twin("reading.encode"):
                 find = self._find_distinct
                 if not _inside(offsets, data):
                     raise self._out_of_bytes()

@@ -116,7 +116,9 @@ class ValueSketch:
     def _spilled(self) -> Any:
         """Return the cells, with the rows that were held."""
         if self._cells is None:
-            self._cells = dispatch.load("sketch", self._job).SketchEntries(self.limit, self.few)
+            self._cells = dispatch.load("counting.sketch", self._job).SketchEntries(
+                self.limit, self.few
+            )
             held, self._rows, self._n_held = self._rows, [], 0
             for rows in held:
                 self._cells.add(*rows)
@@ -421,7 +423,7 @@ def mdl_cuts_of(profiles: Sequence[Profile], cells: float = math.inf) -> list[li
     known = np.zeros(0)
     if cumulated.sum(axis=0).max() <= FEW_ROWS and (cumulated == np.floor(cumulated)).all():
         cumulated, known = cumulated.astype(np.int64), _x_log_x_of_counts()
-    scatter_of_cuts = dispatch.load("cuts", cells).scatter_of_cuts
+    scatter_of_cuts = dispatch.load("fitting.cuts", cells).scatter_of_cuts
     of, first, last = np.arange(len(profiles)), begin, begin + n_values
     while len(able := np.flatnonzero(last - first >= 2)):
         of, first, last = of[able], first[able], last[able]

@@ -301,7 +301,7 @@ class Encoder:
         """Take the values of an earlier scan into the open codebooks."""
         domains = [*(feature.values for feature in schema.categorical), schema.classes]
         size = sum(len(values) for values in domains if values is not None)
-        kernels = dispatch.load("encode", size if self.coding is None else self.coding)
+        kernels = dispatch.load("reading.encode", size if self.coding is None else self.coding)
         for book, values in zip([*self.books, self.target], domains, strict=True):
             if isinstance(book, Codebook) and values is not None:
                 book.widen(values.type)
@@ -350,7 +350,7 @@ class Encoder:
             weight = None if weight is None else np.ascontiguousarray(weight[keep])
         n = rows.num_rows
         coding, cells = self._cells(rows.num_rows if keep is None else len(keep), place)
-        kernels = dispatch.load("encode", coding)
+        kernels = dispatch.load("reading.encode", coding)
         elsewhere = set() if apart is None else {*apart.numbers.names}
         numbers = [f.name for f, book in self.features if not isinstance(book, Codebook)]
         numbers = [name for name in numbers if name not in elsewhere]
@@ -417,7 +417,7 @@ class Encoder:
         if self.target is not None:
             names.append(self.target.name)
         coding, _ = self._cells(rows.num_rows if n is None else n, place)
-        return Pieces(rows, names, dispatch.load("arrow", coding))
+        return Pieces(rows, names, dispatch.load("reading.arrow", coding))
 
     def _cells(self, n: int, place: Place) -> tuple[float, float]:
         """Return by which cells the kernels of codes are chosen, and those of what follows."""
@@ -468,7 +468,7 @@ class Encoder:
         n = rows.num_rows
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
-        kernels = dispatch.load("encode", self._cells(n, place)[0])
+        kernels = dispatch.load("reading.encode", self._cells(n, place)[0])
         prepared = prepare(self.target, rows, pieces, n, kernels)
         if prepared.size > MAX_CLASSES:
             raise DataError(
@@ -506,7 +506,9 @@ class Encoder:
             return None
         column = rows.column(self.weight)
         check_number(self.weight, column.type)
-        weight, _ = floats(column, dispatch.load("encode", self._cells(rows.num_rows, place)[0]))
+        weight, _ = floats(
+            column, dispatch.load("reading.encode", self._cells(rows.num_rows, place)[0])
+        )
         bad = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
@@ -605,7 +607,7 @@ class LookedUp:
         if isinstance(self._classes, Unwritten):
             integers, translations, kind = self._classes
             codes = np.empty(self.n_rows, kind)
-            kernels = dispatch.load("encode", self.coding)
+            kernels = dispatch.load("reading.encode", self.coding)
             column = integers, translations
             writer = kernels.CodeWriter([column], [codes], codes.view(np.uint8))
             writer.write(0, self.n_rows)
@@ -643,7 +645,7 @@ class LookedUp:
         """Return whether no value is missing or unseen."""
         if self.missing.any():
             return False
-        occurring = dispatch.load("encode", self.coding).occurring
+        occurring = dispatch.load("reading.encode", self.coding).occurring
         for p in self._columns:
             for table, found in enumerate(p.found):
                 if p.unseen and p.integers is not None:
@@ -711,7 +713,9 @@ class LookedUp:
                 group.codes.fill(0)
         codes.writer.write(first, n)
         for values, cuts, missing, row in codes.bins:
-            dispatch.load("bins", self.coding).assign(values[first:last], cuts, missing, row)
+            dispatch.load("reading.bins", self.coding).assign(
+                values[first:last], cuts, missing, row
+            )
         classes = codes.classes
         if classes is None and self.classes is not None:
             classes = self.classes[first:last]
@@ -773,7 +777,7 @@ class LookedUp:
             integers.append((late.integers, late.translations))
             rows.append(classes)
             names.append(len(self._columns))
-        writer = dispatch.load("encode", self.coding).CodeWriter(integers, rows, memory)
+        writer = dispatch.load("reading.encode", self.coding).CodeWriter(integers, rows, memory)
         return _Room(n, tuple(reversed(groups)), bins, names, writer, classes)
 
     def moving(self) -> list[tuple[NDArray[Any], int]]:

@@ -211,7 +211,7 @@ class FoldsByColumn(Folds):
         """Take values that were met elsewhere."""
         book: Any = self._encoder.target
         book.widen(values.type)
-        book.encode(values, dispatch.numpy_twin("encode"))
+        book.encode(values, dispatch.numpy_twin("reading.encode"))
 
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in the order of the column's values, and these as text."""

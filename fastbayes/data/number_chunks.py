@@ -88,7 +88,7 @@ def _columns(chunks: Sequence[ColumnChunk], n_rows: int) -> NDArray[np.int64]:
 
 def _rows_of_pages(descriptor: int, columns: NDArray[np.int64]) -> int:
     """Return about how many rows a page has, by the first ones; 0 where that cannot be told."""
-    kernels, n = dispatch.load("pages"), len(columns)
+    kernels, n = dispatch.load("reading.pages"), len(columns)
     source = np.zeros(n * HEADER + p.SLACK, np.uint8)
     begin, size = np.arange(n) * HEADER, np.minimum(columns[:, p.MORE], HEADER)
     kernels.read_parts(descriptor, np.stack([columns[:, p.BEGIN], begin, size], axis=1), source)
@@ -138,7 +138,7 @@ class NumberChunks(LateNumbers):
         self.names = names
         self._place, self._columns, self._start = place, columns, columns.copy()
         self._descriptor, self._other, self._pool = descriptor, other, pool
-        self._kernels = dispatch.load("pages")
+        self._kernels = dispatch.load("reading.pages")
         self._at, self._n_rows = 0, int(columns[0, p.ROWS])
         self._foreign: dict[int, NDArray[np.float64]] = {}
         self._rooms = [

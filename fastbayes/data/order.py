@@ -22,7 +22,7 @@ def sorted_values(values: pa.Array) -> tuple[pa.Array, NDArray[np.integer]]:
     if not pa.types.is_string(values.type):
         order = ascending(values)
         return values_at(values, order), order
-    kernels = dispatch.load("order", len(values))
+    kernels = dispatch.load("reading.order", len(values))
     offsets, data = texts_of(values)
     places = kernels.ascending_texts(offsets, data)
     ends, held = kernels.take_texts(offsets, data, places)

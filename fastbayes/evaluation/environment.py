@@ -201,6 +201,6 @@ def _cache_works() -> str:
             "cannot be written, so every process compiles anew: point NUMBA_CACHE_DIR at a "
             "directory of yours"
         )
-    kernels = vars(dispatch.load("count")).values()
+    kernels = vars(dispatch.load("counting.count")).values()
     places = {getattr(getattr(k, "_cache", None), "cache_path", None) for k in kernels} - {None}
     return f"kept in {places.pop()}" if places else "nothing is compiled, nothing kept"

@@ -82,7 +82,7 @@ _additions = 0.0
 @functools.cache
 def _on_disk() -> bool:
     """Return whether the disk holds machine code of the kernel that writes codes."""
-    held = getattr(getattr(load("encode").write_codes, "_cache", None), "_cache_file", None)
+    held = getattr(getattr(load("reading.encode").write_codes, "_cache", None), "_cache_file", None)
     try:
         return held is not None and bool(held._load_index())
     except Exception as error:  # damaged bytes can raise anything when unpickled
@@ -91,7 +91,10 @@ def _on_disk() -> bool:
 
 
 def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleType:
-    """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs."""
+    """Return `fastbayes.kernels.compiled.<name>`, or its twin in `.numpy` for small jobs.
+
+    name  folder and module, such as "counting.count"
+    """
     if not compiled(cells, small):
         in_python()
         return numpy_twin(name)
@@ -334,9 +337,9 @@ def _disk_cache() -> Any:
 def _imported(filename: str) -> bytes:
     """Return a digest of the kernel modules that one of them imports, which may be built in."""
     path, found = Path(filename), hashlib.sha256()
-    names = re.findall(r"fastbayes\.kernels\.compiled\.(\w+) import", path.read_text("utf-8"))
-    for other in (path.parent / f"{name}.py" for name in sorted(names)):
-        found.update(other.read_bytes() if other.exists() else b"")
+    taken = r"from fastbayes\.kernels\.compiled\.(\w+)(?:\.| import )(\w+)"
+    for folder, name in sorted(re.findall(taken, path.read_text("utf-8"))):
+        found.update((path.parents[1] / folder / f"{name}.py").read_bytes())
     return found.digest()
 
 
@@ -356,22 +359,23 @@ def _warn(error: Exception) -> None:
 def compile_declared() -> Iterator[tuple[str, float]]:
     """Compile every signature that a kernel module declares, or load it from the disk.
 
-    Yields the name of each module and the seconds that it took.
+    Yields the name of each module, as `load` takes it, and the seconds that it took.
     """
     numba: Any = importlib.import_module("numba")
     if numba.config.DISABLE_JIT:
         raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
     _on_disk.cache_clear()
     kernels = importlib.import_module("fastbayes.kernels.compiled")
-    for found in pkgutil.iter_modules(kernels.__path__):
+    prefix = f"{kernels.__name__}."
+    for found in pkgutil.walk_packages(kernels.__path__, prefix):
         start = time.perf_counter()
-        module = importlib.import_module(f"{kernels.__name__}.{found.name}")
+        module = importlib.import_module(found.name)
         declared = getattr(module, "SIGNATURES", {})
         for name, signatures in declared.items():
             for signature in signatures:
                 getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
         if declared:
-            yield found.name, time.perf_counter() - start
+            yield found.name.removeprefix(prefix), time.perf_counter() - start
 
 
 def _example(declared: str) -> Any:

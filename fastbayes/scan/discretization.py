@@ -364,7 +364,7 @@ def _codes_of(classes: pa.Array | None, book: Codebook | None) -> NDArray[np.uns
     if book is None or classes is None:
         return np.zeros(1, np.uint32)
     book.widen(classes.type)
-    return book.encode(classes, dispatch.numpy_twin("encode"))
+    return book.encode(classes, dispatch.numpy_twin("reading.encode"))
 
 
 class KeepingCuts:

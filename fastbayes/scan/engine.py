@@ -228,7 +228,11 @@ def over_blocks(
     if not noted:
         parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
     # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
-    repeat = dispatch.load("repeat", rows.coding) if noted else dispatch.numpy_twin("repeat")
+    repeat = (
+        dispatch.load("reading.repeat", rows.coding)
+        if noted
+        else dispatch.numpy_twin("reading.repeat")
+    )
     return repeat.over_blocks(
         lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
         [part for part in parts if part[1] and part[2]],

@@ -124,7 +124,7 @@ class Reading:
             known = self.schema, self.layout, self.target, self.weight, self.class_weight
             return self.source.run(Passing(*known, run)).value
         cells = float(self.source.n_rows or BLOCK_ROWS) * self.terms
-        gradient = dispatch.load("gradient", cells).Gradient(self.layout)
+        gradient = dispatch.load("fitting.gradient", cells).Gradient(self.layout)
         found, n, total = None, 0, 0.0
         for part, rows_of_part, weight in itertools.chain.from_iterable(
             self.each(run.of(gradient))
@@ -380,7 +380,9 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
         together = _equal_rows(reading, sizes)
         if together is not None:
             return [together]
-    gradient = dispatch.load("gradient", float(n_rows) * reading.terms).Gradient(reading.layout)
+    gradient = dispatch.load("fitting.gradient", float(n_rows) * reading.terms).Gradient(
+        reading.layout
+    )
 
     def read(part: Encoded, keep: bool) -> _PackedPart:
         packed, sample, n, total = [], [], 0, 0.0
@@ -518,7 +520,7 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
     if n > 0.5 * equal.n_rows:
         return None
     cells = float(n) * max(1, len(schema.features))
-    gradient = dispatch.load("gradient", cells).Gradient(layout)
+    gradient = dispatch.load("fitting.gradient", cells).Gradient(layout)
     kind = np.dtype(f"u{1 if sizes.max() <= 1 << 8 else 2 if sizes.max() <= 1 << 16 else 4}")
     matrix: NDArray[Any] = np.array(columns[:-1]).astype(kind).reshape(len(columns) - 1, n)
     assert template.classes is not None

@@ -53,7 +53,7 @@ class CellCounts(CellRuns):
         counts = np.zeros((len(keys), self.shape.n_classes), self._kind)
         n = len(keys)
         codes = group.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.uint32)
-        dispatch.load("count", batch.cells).add_counts(
+        dispatch.load("counting.count", batch.cells).add_counts(
             *(codes[None], np.array([n]), np.zeros(1, np.int64), classes, weight, counts)
         )
         self._push(Run(keys, (counts,)))

@@ -50,7 +50,7 @@ def distinct(keys: Keys) -> tuple[NDArray[np.uint32], Ints]:
     if not width:
         return np.zeros(n, np.uint32), np.zeros(min(n, 1), np.int64)
     columns = [(keys[:, j] - MISSING).astype(np.uint32) for j in range(width)]
-    return dispatch.load("joint_codes", float(keys.size)).factorise(
+    return dispatch.load("counting.joint_codes", float(keys.size)).factorise(
         columns, [int(column.max(initial=0)) + 1 for column in columns]
     )
 
@@ -97,7 +97,7 @@ def cells_of(
         n = batch.n_rows
         return np.zeros(n, np.uint32), np.zeros((min(n, 1), 0), np.int32)
     made, widths = map(list, zip(*wanted, strict=True))
-    group, first = dispatch.load("joint_codes", batch.cells).factorise(made, widths)
+    group, first = dispatch.load("counting.joint_codes", batch.cells).factorise(made, widths)
     keys = np.empty((len(first), len(made)), np.int32)
     for j, (column, gap) in enumerate(zip(made, gaps, strict=True)):
         code = column[first].astype(np.int32)

@@ -163,7 +163,7 @@ class CellScatter(CellRuns):
         if not batch.n_rows:
             return
         group, keys = cells_of(batch, self.columns, classes=True)
-        held = dispatch.load("scatter", batch.cells).block_scatter(
+        held = dispatch.load("counting.scatter", batch.cells).block_scatter(
             batch.numeric, group, len(keys), batch.weight
         )
         self._push(Run(keys, tuple(overflowed(sums) for sums in held)))

@@ -108,7 +108,7 @@ class ClassMoments(Statistic):
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.numeric:
             return
-        moments = dispatch.load("moments", batch.cells)
+        moments = dispatch.load("counting.moments", batch.cells)
         y, here = occurring(classes, batch.n_classes)
         moments.add_moments(batch.numeric, y, here, weight, *self._held())
 

@@ -112,7 +112,7 @@ class ClassScatter(Statistic):
             return
         y, here = occurring(classes, batch.n_classes)
         columns, k = list(batch.numeric), len(here)
-        add = dispatch.load("scatter", batch.cells).add_scatter
+        add = dispatch.load("counting.scatter", batch.cells).add_scatter
         if add(columns, y, here, weight, *self._held(), missing=False):
             return
         gaps = np.isnan(columns[0])

@@ -43,7 +43,7 @@ MOST_WEIGHTS = 1 << 22
 GREATEST_WEIGHT = 2.0**32
 _ONE = 1 << FRACTION_BITS
 # What holds entries where no block of rows asked for the compiled one.
-SketchEntries: Any = dispatch.numpy_twin("sketch").SketchEntries
+SketchEntries: Any = dispatch.numpy_twin("counting.sketch").SketchEntries
 
 
 class Held(NamedTuple):
@@ -161,7 +161,7 @@ class ClassSketches(Statistic):
                 f"a row of weight {most:g} is too much for sums of weights to be exact; divide all "
                 "weights by a power of ten"
             )
-        made = dispatch.load("sketch", batch.cells).SketchEntries
+        made = dispatch.load("counting.sketch", batch.cells).SketchEntries
         order = np.argsort(classes, kind="stable")
         ends = np.cumsum(np.bincount(classes, minlength=self.shape.n_classes))
         whole, fraction = (part[order] for part in split(weight, batch.n_rows))

@@ -128,7 +128,7 @@ class FamilyCounts(PackedCounts):
 
     def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
-        dispatch.load("families", batch.cells).add_family_counts(
+        dispatch.load("counting.families", batch.cells).add_family_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(self.families, layout.starts, self.flat),
         )

@@ -161,7 +161,10 @@ def joint_block(
         Rows times columns of the whole job.
     """
     p = len(columns)
-    moments, scatters = dispatch.load("moments", cells), dispatch.load("scatter", cells)
+    moments, scatters = (
+        dispatch.load("counting.moments", cells),
+        dispatch.load("counting.scatter", cells),
+    )
     # Centred on their own means: of a single row exactly nothing is left.
     some = np.zeros(len(y))
     some[rows] = 1.0 if weight is None else weight[rows]

@@ -212,7 +212,7 @@ class PairCounts(PackedCounts):
 
     def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
-        dispatch.load("pairs", batch.cells).add_pair_counts(
+        dispatch.load("counting.pairs", batch.cells).add_pair_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(layout.first, layout.second, layout.starts, self.flat),
         )

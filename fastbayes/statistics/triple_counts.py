@@ -83,7 +83,7 @@ class TripleCounts(PackedCounts):
 
     def _count(self, columns: list[NDArray[Any]], batch: Batch, weight: Floats | None) -> None:
         layout = self.layout
-        dispatch.load("families", batch.cells).add_triple_counts(
+        dispatch.load("counting.families", batch.cells).add_triple_counts(
             *(columns, layout.widths, batch.classes, weight, layout.n_classes),
             *(layout.starts, self.flat),
         )

@@ -61,7 +61,7 @@ class ValueCounts(Statistic):
         return self.counts[self.offsets[feature] : self.offsets[feature + 1] - 1]
 
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
-        count = dispatch.load("count", batch.cells)
+        count = dispatch.load("counting.count", batch.cells)
         count.add_class_counts(classes, weight, self.class_counts)
         for features, codes, sizes in batch.codes:
             slots = self.offsets[features]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastbayes.data.pieces import Pieces, integers_of
-from fastbayes.kernels.compiled import arrow as compiled
-from fastbayes.kernels.numpy import arrow as numpy_twin
-from fastbayes.kernels.numpy.encode import CodeWriter
+from fastbayes.kernels.compiled.reading import arrow as compiled
+from fastbayes.kernels.numpy.reading import arrow as numpy_twin
+from fastbayes.kernels.numpy.reading.encode import CodeWriter
 from fastbayes.kernels.shared.columns import TABLE, Translation
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]

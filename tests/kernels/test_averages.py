@@ -12,12 +12,12 @@ from oracles import averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import averages as compiled
-from fastbayes.kernels.compiled import factors as compiled_factors
 from fastbayes.kernels.compiled.plans import average_plan, lift_tables
-from fastbayes.kernels.numpy import averages as numpy_twin
-from fastbayes.kernels.numpy import factors as numpy_factors
-from fastbayes.kernels.numpy import log_joint as numpy_bayes
+from fastbayes.kernels.compiled.scoring import averages as compiled
+from fastbayes.kernels.compiled.scoring import factors as compiled_factors
+from fastbayes.kernels.numpy.scoring import averages as numpy_twin
+from fastbayes.kernels.numpy.scoring import factors as numpy_factors
+from fastbayes.kernels.numpy.scoring import log_joint as numpy_bayes
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]

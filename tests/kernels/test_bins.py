@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import bins as naive
 
-from fastbayes.kernels.compiled import bins as compiled
-from fastbayes.kernels.numpy import bins as numpy_twin
+from fastbayes.kernels.compiled.reading import bins as compiled
+from fastbayes.kernels.numpy.reading import bins as numpy_twin
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 CODES = st.sampled_from([np.uint8, np.uint16, np.uint32])

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.kernels.compiled import codecs as compiled
+from fastbayes.kernels.compiled.reading import codecs as compiled
 from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy import codecs as numpy_twin
+from fastbayes.kernels.numpy.reading import codecs as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import count as naive
 
-from fastbayes.kernels.compiled import count as compiled
-from fastbayes.kernels.numpy import count as numpy_twin
+from fastbayes.kernels.compiled.counting import count as compiled
+from fastbayes.kernels.numpy.counting import count as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import discretize as naive
 
-import fastbayes.kernels.compiled.cuts as compiled
-import fastbayes.kernels.numpy.cuts as numpy_twin
+import fastbayes.kernels.compiled.fitting.cuts as compiled
+import fastbayes.kernels.numpy.fitting.cuts as numpy_twin
 from fastbayes.kernels.shared.cuts import x_log_x
 
 KNOWN = x_log_x(np.arange(1000.0), np.zeros(0))

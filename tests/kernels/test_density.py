@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import density as naive
 
-from fastbayes.kernels.compiled import density as compiled
-from fastbayes.kernels.numpy import density as numpy_twin
+from fastbayes.kernels.compiled.scoring import density as compiled
+from fastbayes.kernels.numpy.scoring import density as numpy_twin
 from fastbayes.kernels.shared.density import odds_of_curve
 from fastbayes.models.numeric.curves import Bumps, Curve, curve_of, flat, tabulated
 

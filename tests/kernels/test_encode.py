@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import encode as naive
 
-from fastbayes.kernels.compiled import encode as compiled
-from fastbayes.kernels.numpy import encode as numpy_twin
+from fastbayes.kernels.compiled.reading import encode as compiled
+from fastbayes.kernels.numpy.reading import encode as numpy_twin
 from fastbayes.kernels.shared.columns import END, TABLE, IntegerColumn, Translation
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]

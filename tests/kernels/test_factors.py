@@ -12,9 +12,9 @@ from oracles import factors as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import factors as compiled
 from fastbayes.kernels.compiled.plans import joint_tables
-from fastbayes.kernels.numpy import factors as numpy_twin
+from fastbayes.kernels.compiled.scoring import factors as compiled
+from fastbayes.kernels.numpy.scoring import factors as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import families as naive
 
-from fastbayes.kernels.compiled import families as compiled
-from fastbayes.kernels.numpy import families as numpy_twin
+from fastbayes.kernels.compiled.counting import families as compiled
+from fastbayes.kernels.numpy.counting import families as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

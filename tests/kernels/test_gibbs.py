@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from oracles import gibbs as naive
 from sampling_cases import joint_of, random_network, transition
 
-from fastbayes.kernels.compiled import gibbs as kernels
-from fastbayes.kernels.numpy import gibbs as numpy_twin
+from fastbayes.kernels.compiled.scoring import gibbs as kernels
+from fastbayes.kernels.numpy.scoring import gibbs as numpy_twin
 from fastbayes.kernels.shared.gibbs import TABLE
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.sample.blankets import ENTRIES, compiled, thresholds

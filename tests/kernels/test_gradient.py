@@ -15,8 +15,8 @@ from oracles import gradient as naive
 
 from fastbayes.core.batch import Batch, Codes, taken
 from fastbayes.core.layout import Layout
-from fastbayes.kernels.compiled import gradient as compiled
-from fastbayes.kernels.numpy import gradient as numpy_twin
+from fastbayes.kernels.compiled.fitting import gradient as compiled
+from fastbayes.kernels.numpy.fitting import gradient as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import information as naive
 
-from fastbayes.kernels.compiled import information as compiled
-from fastbayes.kernels.numpy import information as numpy_twin
+from fastbayes.kernels.compiled.fitting import information as compiled
+from fastbayes.kernels.numpy.fitting import information as numpy_twin
 from fastbayes.kernels.shared.information import class_pairs
 
 MODULES = [

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import joint_codes as naive
 
-from fastbayes.kernels.compiled import joint_codes as compiled
-from fastbayes.kernels.numpy import joint_codes as numpy_twin
+from fastbayes.kernels.compiled.counting import joint_codes as compiled
+from fastbayes.kernels.numpy.counting import joint_codes as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

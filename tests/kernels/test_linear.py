@@ -11,8 +11,8 @@ from oracles import linear as naive
 from oracles.log_joint import normalise
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import linear as compiled
-from fastbayes.kernels.numpy import linear as numpy_twin
+from fastbayes.kernels.compiled.scoring import linear as compiled
+from fastbayes.kernels.numpy.scoring import linear as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

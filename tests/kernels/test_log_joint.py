@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from oracles import log_joint as naive
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled import log_joint as compiled
 from fastbayes.kernels.compiled.plans import joint_tables
-from fastbayes.kernels.numpy import log_joint as numpy_twin
+from fastbayes.kernels.compiled.scoring import log_joint as compiled
+from fastbayes.kernels.numpy.scoring import log_joint as numpy_twin
 
 KERNELS = pytest.param(compiled, id="kernels", marks=pytest.mark.compiled)
 MODULES = [KERNELS, pytest.param(numpy_twin, id="numpy")]

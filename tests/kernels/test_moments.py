@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import moments as naive
 
-from fastbayes.kernels.compiled import moments as compiled
-from fastbayes.kernels.numpy import moments as numpy_twin
+from fastbayes.kernels.compiled.counting import moments as compiled
+from fastbayes.kernels.numpy.counting import moments as numpy_twin
 from fastbayes.kernels.shared.moments import merged
 
 MODULES = [

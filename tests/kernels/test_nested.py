@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import nested as naive
 
-from fastbayes.kernels.compiled import nested as compiled
-from fastbayes.kernels.numpy import nested as numpy_twin
+from fastbayes.kernels.compiled.fitting import nested as compiled
+from fastbayes.kernels.numpy.fitting import nested as numpy_twin
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 
 MODULES = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.kernels.compiled import order as compiled
-from fastbayes.kernels.numpy import order as numpy_twin
+from fastbayes.kernels.compiled.reading import order as compiled
+from fastbayes.kernels.numpy.reading import order as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels"),

@@ -11,9 +11,9 @@ import pytest
 from fastbayes.data.column_chunks import Footer
 from fastbayes.data.paths import find_files
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.compiled import pages as compiled
+from fastbayes.kernels.compiled.reading import pages as compiled
 from fastbayes.kernels.compiled.simd import bits
-from fastbayes.kernels.numpy import pages as plain
+from fastbayes.kernels.numpy.reading import pages as plain
 from fastbayes.kernels.shared import pages as p
 
 ROOM = 1 << 14
@@ -39,7 +39,7 @@ def chunks(path, **options):
     text = pa.dictionary(pa.int32(), pa.string())
     types = pa.schema([f.with_type(text) if f.type == pa.string() else f for f in table.schema])
     (file,) = find_files(path).files
-    found, reasons = Footer(file).divide(types, 0, dispatch.numpy_twin("pages"))
+    found, reasons = Footer(file).divide(types, 0, dispatch.numpy_twin("reading.pages"))
     assert not reasons
     for chunk in found:
         column = np.zeros(p.N_COLUMN, np.int64)
@@ -78,7 +78,7 @@ def decoded(kernels, column, source):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
 def test_compiled_is_plain_python(codec, version, tmp_path, request):
-    compiled, plain = dispatch.load("pages"), dispatch.numpy_twin("pages")
+    compiled, plain = dispatch.load("reading.pages"), dispatch.numpy_twin("reading.pages")
     rng = np.random.default_rng(0)
     n_sound, n_wrong = 0, 0
     for column, whole in chunks(
@@ -122,7 +122,7 @@ def test_values_are_spread_over_lanes(lanes):
 
 @pytest.mark.compiled
 def test_footers_are_read_as_by_plain_python(tmp_path, request):
-    compiled, plain = dispatch.load("pages"), dispatch.numpy_twin("pages")
+    compiled, plain = dispatch.load("reading.pages"), dispatch.numpy_twin("reading.pages")
     path = tmp_path / "t.parquet"
     table = pa.table({"a": ["x", "y", None] * 5, "b": range(15), "c": [[1]] * 15})
     pq.write_table(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from oracles import pair_averages as naive
 from scoring import CLASSES, answers, assert_follow, grouped
 
-from fastbayes.kernels.compiled import pair_averages as compiled
-from fastbayes.kernels.numpy import pair_averages as numpy_twin
-from fastbayes.kernels.numpy.log_joint import NaiveScorer
+from fastbayes.kernels.compiled.scoring import pair_averages as compiled
+from fastbayes.kernels.numpy.scoring import pair_averages as numpy_twin
+from fastbayes.kernels.numpy.scoring.log_joint import NaiveScorer
 from fastbayes.kernels.shared.pair_averages import Pair
 from fastbayes.kernels.shared.scoring import tie_of
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from numba import njit
 from oracles import pairs as naive
 
-from fastbayes.kernels.compiled import bitmaps
-from fastbayes.kernels.compiled import pairs as compiled
+from fastbayes.kernels.compiled.counting import bitmaps
+from fastbayes.kernels.compiled.counting import pairs as compiled
 from fastbayes.kernels.compiled.plans import pair_plan
 from fastbayes.kernels.compiled.simd import bits
-from fastbayes.kernels.numpy import pairs as numpy_twin
+from fastbayes.kernels.numpy.counting import pairs as numpy_twin
 
 # How pairs are counted where they can be: bit rows split by class in either way, joint codes of
 # 16 bits or more, as the plan says, in numpy.

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracles import log_joint as naive
 
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.compiled import posterior as compiled
-from fastbayes.kernels.numpy import posterior as numpy_twin
+from fastbayes.kernels.compiled.scoring import posterior as compiled
+from fastbayes.kernels.numpy.scoring import posterior as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracles import log_joint as sums
 from oracles import quadratic as naive
 
-from fastbayes.kernels.compiled import quadratic as compiled
-from fastbayes.kernels.numpy import quadratic as numpy_twin
+from fastbayes.kernels.compiled.scoring import quadratic as compiled
+from fastbayes.kernels.numpy.scoring import quadratic as numpy_twin
 from fastbayes.kernels.shared.quadratic import patterns
 
 MODULES = [

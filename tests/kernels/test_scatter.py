@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import scatter as naive
 
-from fastbayes.kernels.compiled import scatter as compiled
-from fastbayes.kernels.numpy import scatter as numpy_twin
+from fastbayes.kernels.compiled.counting import scatter as compiled
+from fastbayes.kernels.numpy.counting import scatter as numpy_twin
 from fastbayes.statistics.joint_moments import JointMoments
 
 MODULES = [

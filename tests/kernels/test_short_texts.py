@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from fastbayes.kernels.compiled import texts as compiled
+from fastbayes.kernels.compiled.reading import texts as compiled
 from fastbayes.kernels.compiled.simd import short_texts
 from fastbayes.kernels.compiled.simd.unaligned import span_of
 from fastbayes.kernels.dispatch import interpreted, readonly

@@ -9,19 +9,23 @@ import pytest
 
 import fastbayes.kernels.compiled
 
+PREFIX = "fastbayes.kernels.compiled."
+
 
 def declares(name):
-    return hasattr(importlib.import_module(f"fastbayes.kernels.compiled.{name}"), "SIGNATURES")
+    return hasattr(importlib.import_module(PREFIX + name), "SIGNATURES")
 
 
 MODULES = [
-    m.name for m in pkgutil.iter_modules(fastbayes.kernels.compiled.__path__) if declares(m.name)
+    name
+    for found in pkgutil.walk_packages(fastbayes.kernels.compiled.__path__, PREFIX)
+    if declares(name := found.name.removeprefix(PREFIX))
 ]
 
 
 def dispatchers(module):
     """Return what `kernel` compiled in this module itself, or in one that declares nothing."""
-    others = {f"fastbayes.kernels.compiled.{name}" for name in MODULES} - {module.__name__}
+    others = {PREFIX + name for name in MODULES} - {module.__name__}
     return {
         name: value
         for name, value in vars(module).items()
@@ -32,7 +36,7 @@ def dispatchers(module):
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", MODULES)
 def test_compiled_signatures_are_the_declared_ones(name):
-    module = importlib.import_module(f"fastbayes.kernels.compiled.{name}")
+    module = importlib.import_module(PREFIX + name)
     assert set(dispatchers(module)) == set(module.SIGNATURES)
     importlib.import_module(f"exercises.{name}").exercise(module)
     for kernel, declared in module.SIGNATURES.items():

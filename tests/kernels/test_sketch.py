@@ -6,8 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import sketch as naive
 
-from fastbayes.kernels.compiled import sketch as compiled
-from fastbayes.kernels.numpy import sketch as numpy_twin
+from fastbayes.kernels.compiled.counting import sketch as compiled
+from fastbayes.kernels.numpy.counting import sketch as numpy_twin
 from fastbayes.kernels.shared import sketch as entries
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]

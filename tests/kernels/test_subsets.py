@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastbayes.kernels.compiled import subsets as compiled
-from fastbayes.kernels.numpy import subsets as numpy_twin
+from fastbayes.kernels.compiled.fitting import subsets as compiled
+from fastbayes.kernels.numpy.fitting import subsets as numpy_twin
 
 MODULES = [pytest.param(compiled, id="kernels"), pytest.param(numpy_twin, id="numpy")]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import subsumption as naive
 
-import fastbayes.kernels.compiled.subsumption as compiled
-import fastbayes.kernels.numpy.subsumption as numpy_twin
+import fastbayes.kernels.compiled.scoring.subsumption as compiled
+import fastbayes.kernels.numpy.scoring.subsumption as numpy_twin
 
 CODES = [np.uint8, np.uint16, np.uint32]
 

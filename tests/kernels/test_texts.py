@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import texts as naive
 
-from fastbayes.kernels.compiled import texts as compiled
+from fastbayes.kernels.compiled.reading import texts as compiled
 from fastbayes.kernels.dispatch import interpreted, readonly
-from fastbayes.kernels.numpy import texts as numpy_twin
+from fastbayes.kernels.numpy.reading import texts as numpy_twin
 from fastbayes.kernels.shared.texts import (
     MISSING,
     MOST_BYTES,

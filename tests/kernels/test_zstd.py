@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels.test_codecs import GUARD, contents
 
-from fastbayes.kernels.compiled import zstd
+from fastbayes.kernels.compiled.reading import zstd
 
 pytestmark = pytest.mark.compiled
 LEVELS = {level: pa.Codec("zstd", compression_level=level) for level in (-50, -1, 1, 3, 9, 19)}

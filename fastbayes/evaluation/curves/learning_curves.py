@@ -448,7 +448,7 @@ class Arrays(NamedTuple):
                     "install pandas, or give a model of fastbayes"
                 ) from error
         else:
-            kernels = dispatch.load("encode", X.num_rows * X.num_columns)
+            kernels = dispatch.load("reading.encode", X.num_rows * X.num_columns)
             X = np.column_stack([floats(column, kernels)[0] for column in X.columns])
         labels = rows.schema.class_labels
         return cls(X, labels[codes], codes, np.concatenate(weights) if weights else None)

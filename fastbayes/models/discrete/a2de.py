@@ -269,7 +269,7 @@ class A2DE(Averaged):
         mine = self._cells
         likelihood = np.exp(self._one._naive) @ np.exp(self.class_log_prior_)
         reference = np.where(mine.hidden | (likelihood <= 0), 1.0, likelihood)
-        return dispatch.load("pair_averages", cells).PairAverageScorer(
+        return dispatch.load("scoring.pair_averages", cells).PairAverageScorer(
             self._one._mean_scorer(cells),
             self.class_log_prior_,
             mine.offsets,

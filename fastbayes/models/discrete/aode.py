@@ -130,7 +130,7 @@ class AODE(Averaged):
         }
 
     def _mean_scorer(self, cells: float) -> Any:
-        return dispatch.load("averages", cells).AverageScorer(
+        return dispatch.load("scoring.averages", cells).AverageScorer(
             self.class_log_prior_,
             self._naive,
             self._cells.offsets,
@@ -241,7 +241,7 @@ class LooAverage(LooScorer):
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
         mine, rule = self.cells, self.rule
-        scorer = dispatch.load("averages", cells).AverageScorer
+        scorer = dispatch.load("scoring.averages", cells).AverageScorer
         known = self.known[mine.feature]
         everyone = without(known.sum(axis=1, keepdims=True))
         weight = np.where(mine.hidden, 0.0, self._weight(mine.feature, without(mine.n.sum(axis=1))))

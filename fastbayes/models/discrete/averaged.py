@@ -259,7 +259,7 @@ class Subsumption:
 
     def resolved(self, batch_codes: Sequence[Codes], cells: float) -> tuple[Codes, ...]:
         """Return the codes of rows, of a job of so many cells, without what others imply."""
-        leave_out = dispatch.load("subsumption", cells).leave_out
+        leave_out = dispatch.load("scoring.subsumption", cells).leave_out
         new = [group.codes.copy() if self._implied else group.codes for group in batch_codes]
         place = {
             int(feature): (g, i)

@@ -400,7 +400,7 @@ class NaiveBayes(AsNetwork, Iterative):
 
     def _scorer(self, cells: float) -> Any:
         gaussian = tuple(self._gaussians) if len(self._gaussians.mean) else None
-        return dispatch.load("log_joint", cells).NaiveScorer(
+        return dispatch.load("scoring.log_joint", cells).NaiveScorer(
             *(self.class_log_prior_, self._tables, self._offsets, gaussian, self.precision),
             curves=self._densities.curves(),
             students=self._densities.students.parts,
@@ -803,7 +803,7 @@ class LooNaive(LooScorer):
             self.pooled = self.gaussians.of(~self.gaussians.plain)
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
-        scorer = dispatch.load("log_joint", cells).NaiveScorer
+        scorer = dispatch.load("scoring.log_joint", cells).NaiveScorer
         nothing, offsets = np.zeros(self.cells.n_classes), self.cells.offsets
         numbers = self.gaussians
         plain = None if numbers is None or not numbers.plain.any() else numbers.gaussians

@@ -109,7 +109,7 @@ class LossSums:
         for _block, encoded in blocks:
             batch = encoded.batch
             if batch.n_rows:
-                add = getattr(dispatch.load("nested", batch.cells), self.kernel)
+                add = getattr(dispatch.load("fitting.nested", batch.cells), self.kernel)
                 add(self.nested, self.rows(batch), loss, errors)
             n += batch.n_rows if batch.weight is None else batch.weight.sum()
         return loss, errors, n

@@ -238,7 +238,7 @@ def dependence(cells: CountTables) -> Floats:
     """Return I(X_i; X_j | C) in nats of all pairs, (n_features, n_features)."""
     layout, m = cells.pairs.layout, len(cells.sizes)
     found = np.empty(len(layout.first))
-    dispatch.load("information", float(layout.total)).pair_information(
+    dispatch.load("fitting.information", float(layout.total)).pair_information(
         *(cells.pairs.flat, layout.first, layout.second, layout.starts),
         *(layout.sizes + (cells.as_value & layout.missing), layout.widths, layout.n_classes, found),
     )

@@ -108,7 +108,7 @@ class TreeClassifier(FamilyModel, Iterative):
         for (*above, j), table in zip(network.families, network.tables, strict=True):
             parents[j] = above[0] if above else -1
             tables[j] = table if above else table[None]
-        kernel = dispatch.load("factors", cells).TreeScorer
+        kernel = dispatch.load("scoring.factors", cells).TreeScorer
         return kernel(log_prior, parents, tables, network.hidden, precision)
 
 

@@ -258,7 +258,7 @@ class WeightedNaiveBayes(Classifier):
         return k - 1 + int(np.maximum(sizes - 1, 0).sum()) * k + d
 
     def _scorer(self, cells: float) -> Any:
-        return dispatch.load("log_joint", cells).NaiveScorer(
+        return dispatch.load("scoring.log_joint", cells).NaiveScorer(
             self.class_log_prior_, self._tables, self._offsets, None, self.precision
         )
 

@@ -220,7 +220,9 @@ class TableRows(Model):
                     found = piece if labels is None else np.empty(batch.n_rows, np.intp)
                     lost.append(score(batch, found))
                     if labels is not None:
-                        dispatch.load("posterior", batch.cells).to_labels(found, labels, piece)
+                        dispatch.load("scoring.posterior", batch.cells).to_labels(
+                            found, labels, piece
+                        )
 
                 engine.over_blocks(
                     looked_up,

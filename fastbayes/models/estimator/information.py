@@ -28,7 +28,9 @@ def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Float
         (m,) values of each feature; its further slots (missing) are left out.
     """
     out = np.zeros(len(sizes))
-    dispatch.numpy_twin("information").pair_information(*class_pairs(counts, offsets, sizes), out)
+    dispatch.numpy_twin("fitting.information").pair_information(
+        *class_pairs(counts, offsets, sizes), out
+    )
     return out
 
 
@@ -58,7 +60,7 @@ def interaction_information(pairs: PairCounts, *, as_value: bool) -> Floats:
     sizes = layout.sizes + (layout.missing if as_value else 0)
     places = layout.first, layout.second
     found = np.zeros((2, len(layout.first)))
-    kernel = dispatch.load("information", float(layout.total)).pair_information
+    kernel = dispatch.load("fitting.information", float(layout.total)).pair_information
     kernel(pairs.flat, *places, layout.starts, sizes, layout.widths, layout.n_classes, found[0])
     margin = np.ascontiguousarray(pairs.flat.reshape(-1, layout.n_classes).sum(axis=1))
     starts = layout.starts // layout.n_classes

@@ -202,7 +202,7 @@ class LooScorer:
             rows = rows_of(batch)
             out[lost] = self.prior(rows.y[lost], None if rows.gone is None else rows.gone[lost])
         joint, start = np.ascontiguousarray(out.T), np.zeros(out.shape[1])
-        dispatch.load("posterior", batch.cells).to_posterior(joint, start, tie, out)
+        dispatch.load("scoring.posterior", batch.cells).to_posterior(joint, start, tie, out)
         return len(lost)
 
 

@@ -198,7 +198,7 @@ def log_density(x: Floats, rows: Ints, at: Ints, densities: ClassDensities, job:
         return np.zeros(len(rows))
     parts = densities.mean, densities.rest, densities.whiten
     whitened = tuple(np.ascontiguousarray(part) for part in parts)
-    q = dispatch.load("joint_codes", job).squared_distances(x, rows, at, whitened)
+    q = dispatch.load("counting.joint_codes", job).squared_distances(x, rows, at, whitened)
     q = np.fmin(q, FARTHEST)
     if densities.dof is None:
         return np.asarray(densities.level[at] - 0.5 * q)
@@ -674,7 +674,7 @@ class MixtureScorer(JointScorer):
     ) -> int:
         """Write P(c | v, x) into `out` (n_rows, n_classes); return how many rows took the prior."""
         joint = self._by_class(batch_codes, numeric, len(out))
-        finish = dispatch.load("posterior", self._job).to_posterior
+        finish = dispatch.load("scoring.posterior", self._job).to_posterior
         return int(finish(joint, self._log_prior, self._tie, out))
 
     def predict(
@@ -682,7 +682,7 @@ class MixtureScorer(JointScorer):
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
         joint = self._by_class(batch_codes, numeric, len(out))
-        finish = dispatch.load("posterior", self._job).to_class
+        finish = dispatch.load("scoring.posterior", self._job).to_class
         return int(finish(joint, self._log_prior, self._tie, len(joint), out))
 
     def _by_class(

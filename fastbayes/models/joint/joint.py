@@ -347,7 +347,7 @@ def distinct_codes(
             columns[feature] = column
     if not columns or not n_rows:
         return np.zeros(n_rows, np.uint32), np.zeros((len(columns), min(n_rows, 1)), np.int64)
-    group, first = dispatch.load("joint_codes", cells).factorise(columns, widths)
+    group, first = dispatch.load("counting.joint_codes", cells).factorise(columns, widths)
     return group, np.array([column[first] for column in columns], np.int64)
 
 

@@ -143,7 +143,7 @@ class LooQuadratic(LooScorer):
 
     def _scorers(self, cells: float) -> Scorers:
         nothing = np.zeros(len(self.sums.n))
-        scorer = self.densities.scorer(dispatch.load("quadratic", cells), nothing)
+        scorer = self.densities.scorer(dispatch.load("scoring.quadratic", cells), nothing)
         return scorer, scorer
 
     def _without(self, x: Floats, rows: LooRows, at: NDArray[np.int64], out: Floats) -> None:

@@ -209,7 +209,7 @@ class _Columns(NamedTuple):
         n_cells = self.sizes[first] * self.sizes[second]
         begin = np.cumsum(n_cells) - n_cells
         cells, alone = np.zeros(int(n_cells.sum())), np.zeros(len(weight), np.uint8)
-        dispatch.load("pairs", self.cells).add_pair_counts(
+        dispatch.load("counting.pairs", self.cells).add_pair_counts(
             *(self.codes, self.sizes, alone, weight, 1), *(first, second, begin, cells)
         )
         for i, j, at, n in zip(first, second, begin, n_cells, strict=True):

@@ -198,7 +198,7 @@ class Coefficients:
 
     def scorer(self, cells: float) -> Any:
         """Return the scorer for a job of this many cells."""
-        return dispatch.load("linear", cells).LinearModelScorer(
+        return dispatch.load("scoring.linear", cells).LinearModelScorer(
             *(self.prior, self.tables, self.offsets, self.center),
             *(self.slope, self.level, self.absent, self.pairs),
         )

@@ -103,7 +103,7 @@ LogSums = Callable[..., tuple[Floats, Floats]]
 def tabulated(classes: Sequence[Bumps], log_sums: LogSums) -> tuple[Floats, Floats]:
     """Return knots and pieces of the log densities of classes, close to the exact sums.
 
-    log_sums  As in `kernels.numpy.density`.
+    log_sums  As in `kernels.numpy.scoring.density`.
 
     Returns: knots (m,) and pieces (m + 1, n_classes, 4), as `curve_of` takes them: cubics with the
     value and the slope of the sum at both ends, and beyond the outermost knots parabolas with the

@@ -553,9 +553,11 @@ class GaussianBayes(Discriminant, Classifier):
 
     def _scorer(self, cells: float) -> Any:
         if not self._by_column:
-            return self._densities.scorer(dispatch.load("quadratic", cells), self.class_log_prior_)
+            return self._densities.scorer(
+                dispatch.load("scoring.quadratic", cells), self.class_log_prior_
+            )
         nothing, offsets = np.zeros((0, len(self.classes_))), np.zeros(1, np.int64)
-        return dispatch.load("log_joint", cells).NaiveScorer(
+        return dispatch.load("scoring.log_joint", cells).NaiveScorer(
             self.class_log_prior_, nothing, offsets, tuple(self._spread.gaussians), "exact"
         )
 

@@ -422,7 +422,7 @@ class KernelDensity:
 
     @property
     def _log_sums(self) -> LogSums:
-        found: LogSums = dispatch.load("density", self.values.cells).log_sums
+        found: LogSums = dispatch.load("scoring.density", self.values.cells).log_sums
         return found
 
     def _scaled(self, points: Floats, weight: Floats, bandwidth: float) -> Bumps:
@@ -564,7 +564,7 @@ def log_density(curves: Curves, x: Floats, cells: float = 0.0) -> Floats:
 
     `cells` are the rows x columns of the whole job: whether compiling pays.
     """
-    add_curve = dispatch.load("density", cells).add_curve
+    add_curve = dispatch.load("scoring.density", cells).add_curve
     out = np.zeros((sum(curve.table.shape[1] // 4 for _, curve in curves), len(x)))
     for first, curve in curves:
         place, bounds, ends, rows = (dispatch.readonly(array) for array in curve[:4])

@@ -168,5 +168,5 @@ def log_density(parts: Floats, x: Floats, cells: float = 0.0) -> Floats:
     """
     out = np.zeros((parts.shape[1], len(x)))
     given = (dispatch.readonly(array) for array in (x, parts))
-    dispatch.load("density", cells).add_student(*given, 1, 0, len(x), out)
+    dispatch.load("scoring.density", cells).add_student(*given, 1, 0, len(x), out)
     return np.ascontiguousarray(out.T)

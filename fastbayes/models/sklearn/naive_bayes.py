@@ -534,7 +534,7 @@ class CategoricalNB(DiscreteDropIn):
         # Two more rows per feature, with factor 1: a missing value and an unseen one.
         rows = [np.pad(table.T, ((0, 2), (0, 0))) for table in self.feature_log_prob_]
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        scorer = dispatch.load("log_joint", cells).NaiveScorer
+        scorer = dispatch.load("scoring.log_joint", cells).NaiveScorer
         return scorer(self.class_log_prior_, np.ascontiguousarray(np.concatenate(rows)), offsets)
 
     def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
@@ -677,7 +677,7 @@ class GaussianNB(DropIn):
         rest = np.zeros_like(self.theta_)  # scikit-learn's means are rounded
         gaussian = tuple(np.ascontiguousarray(a.T) for a in (*parts, rest))
         empty = np.empty((0, len(self.classes_))), np.zeros(1, np.int64)
-        return dispatch.load("log_joint").NaiveScorer(self._log_prior(), *empty, gaussian)
+        return dispatch.load("scoring.log_joint").NaiveScorer(self._log_prior(), *empty, gaussian)
 
     def _block(self, scorer: Any, X: Any) -> tuple[Any, ...]:
         return (X,) if isinstance(scorer, GaussianScorer) else ((), columns(X))

@@ -257,7 +257,7 @@ class RowPosteriors:
             table = np.zeros((*shape, k))
             table[tuple(slice(n - 2) for n in shape)] = inner
             factors.append((tuple(place[v] for v in seen), table.reshape(-1, k)))
-        return dispatch.load("factors", job).FactorScorer(
+        return dispatch.load("scoring.factors", job).FactorScorer(
             prior, factors, self.coded.sizes[plan.columns]
         )
 

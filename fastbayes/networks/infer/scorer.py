@@ -244,7 +244,7 @@ class NetworkScorer:
         sizes = np.array(
             [len(flags) - 2 for flags in network.hidden[: network.n_features]], np.int64
         )
-        make = dispatch.load("factors", cells).FactorScorer
+        make = dispatch.load("scoring.factors", cells).FactorScorer
         self._network = network
         self._complete = self._telling = make(log_prior, factors, sizes, precision)
         if shared:

@@ -257,7 +257,9 @@ def gibbs_of_groups(
     nothing = asked_of(coded, [])
     units = len(program.program.kinds)
     # numpy takes as long for one chain as for a few dozen.
-    kernel = dispatch.load("gibbs", float(each * thin + burn_in) * units * max(chains, LANES))
+    kernel = dispatch.load(
+        "scoring.gibbs", float(each * thin + burn_in) * units * max(chains, LANES)
+    )
 
     def sampled(first: int) -> Ints:
         some = slice(first, first + LANES)

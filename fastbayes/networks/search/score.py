@@ -140,7 +140,9 @@ def _sums(table: NDArray[Any], rule: ScoreRule, cells: int, r: int) -> Floats:
     offsets = rule.offsets(np.array([float(cells)]), [r])
     out = np.zeros_like(offsets)
     flat = np.ascontiguousarray(table).reshape(-1)
-    dispatch.numpy_twin("subsets").add_set_sums(flat, np.array([0, flat.size]), offsets, out)
+    dispatch.numpy_twin("fitting.subsets").add_set_sums(
+        flat, np.array([0, flat.size]), offsets, out
+    )
     return out[0]
 
 
@@ -497,7 +499,7 @@ class FamilyScores:
     def _sum(self, counts: NDArray[Any], bounds: Ints, cells: Floats, out: Floats) -> None:
         offsets = self.rule.offsets(cells, self.kinds)
         cost = float("inf") if len(counts) > DENSE else getattr(self, "cells", 0.0)
-        dispatch.load("subsets", cost).add_set_sums(counts, bounds, offsets, out)
+        dispatch.load("fitting.subsets", cost).add_set_sums(counts, bounds, offsets, out)
 
     def _parts(self, cells: int) -> Iterable[tuple[int, Read]]:
         """Yield the rows in parts, none so few that adding up their tables takes longest."""
@@ -522,7 +524,7 @@ class FamilyScores:
         out = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
         if self.rows.weighted and weight is None:
             weight = np.ones(n)
-        dispatch.load("pairs", self.cells).add_pair_counts(
+        dispatch.load("counting.pairs", self.cells).add_pair_counts(
             *(columns, np.array(sizes), np.zeros(n, np.uint8), weight, 1),
             *(places.first, places.second, places.bounds[:-1], out),
         )

@@ -410,7 +410,7 @@ def information(scores: FamilyScores) -> Floats:
         ends = np.cumsum([table.size for table in tables])
         sizes = np.array(scores.sizes, np.int64)
         found = np.zeros(v)
-        dispatch.load("information", float(flat.size)).pair_information(
+        dispatch.load("fitting.information", float(flat.size)).pair_information(
             *(flat, np.full(v, v), others, ends - [table.size for table in tables]),
             *(sizes, sizes, 1, found),
         )
@@ -511,7 +511,7 @@ def _sums(scores: FamilyScores, most: int, largest: float) -> Floats:
         offsets = np.zeros(1)
     out = np.zeros((len(offsets), 1 << n))
     first = min(PREFIX, n)
-    write = dispatch.load("subsets", float(codes.shape[1]) * (1 << n)).write_subset_sums
+    write = dispatch.load("fitting.subsets", float(codes.shape[1]) * (1 << n)).write_subset_sums
 
     def one(prefix: int) -> None:
         ess = float(scores.rule.ess)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Codes
-from fastbayes.kernels.compiled.log_joint import ColumnSum, NaiveScorer
+from fastbayes.kernels.compiled.scoring.log_joint import ColumnSum, NaiveScorer
 from fastbayes.kernels.dispatch import numpy_twin, readonly
 from fastbayes.kernels.shared.arrays import Floats, Ints
 
@@ -40,7 +40,7 @@ class AverageTables(Generic[T]):
         self.prior, self.offsets = prior, readonly(offsets)
         self.sizes = np.diff(offsets) - 2
         given = prior, tables, offsets, own, weight, children
-        self.slow = numpy_twin("averages").AverageScorer(*given)
+        self.slow = numpy_twin("scoring.averages").AverageScorer(*given)
         self._bayes = NaiveScorer(prior, tables, offsets)
         # Any positive reference will do; with naive Bayes' lifts are near 1.
         self.reference = np.where(np.isfinite(tables), tables, 0.0)

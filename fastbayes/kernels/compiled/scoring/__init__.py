@@ -1,0 +1,1 @@
+"""From models and rows to posteriors: by tables, densities, lines and samples."""

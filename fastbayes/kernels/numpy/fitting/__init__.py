@@ -1,0 +1,1 @@
+"""From statistics to what models are made of: cut points, structures, coefficients."""
