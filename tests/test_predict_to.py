@@ -137,6 +137,32 @@ def test_written__many_row_groups_in_order_and_threads_change_nothing(
     assert np.array_equal(proba(read), model.predict_proba(features(table)))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"parts": True}, {"partition_by": "word"}])
+def test_written__of_a_large_table_in_memory_what_is_of_its_file(
+    tmp_path: Path, threads: int, options: dict[str, Any]
+) -> None:
+    """Its rows come in tables of many blocks and chunks, with dictionaries of their own."""
+    n = 300_000
+    words = [pa.array(["u", "v"] * (n // 4)), pa.array(["w", "v"] * (n // 4))]
+    table = pa.table(
+        {
+            "id": pa.array(range(n)),
+            "word": pa.chunked_array([part.dictionary_encode() for part in words]),
+            "bit": pa.array([i % 3 == 0 for i in range(n)]),
+        }
+    )
+    model = fb.NaiveBayes(columns=["bit"]).fit(table.slice(0, 90), ["p", "q", "q"] * 30)
+    pq.write_table(table, tmp_path / "table.parquet")
+    found = []
+    for source in (table, tmp_path / "table.parquet"):
+        out = tmp_path / f"o{len(found)}{'' if options else '.parquet'}"
+        fb.predict_to(model, source, out, threads=threads, **options)
+        found.append(pq.read_table(out).sort_by("id"))
+    assert found[0].num_rows == n
+    assert found[0].equals(found[1])
+
+
 def test_written__small_pieces_are_gathered(model: fb.NaiveBayes, tmp_path: Path) -> None:
     n = GROUP_ROWS + 50_000
     table = pa.table({"id": np.arange(n)})

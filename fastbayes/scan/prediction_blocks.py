@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
@@ -133,8 +134,10 @@ class Predicted:
         """
         kind = "rows" if self._how.partition_by else self._how.kind
         for rows, encoded in engine.encoded_blocks(segment, self._encoder):
+            copied = rows.select(self._columns.copied)
             with reading(segment.origin):
-                sound(rows.select(self._columns.copied))
+                for piece in copied.to_batches() if isinstance(copied, pa.Table) else [copied]:
+                    sound(piece)
             batch, impossible = self._columns.of(rows, encoded)
             counts = np.array([batch.num_rows, impossible, *encoded.unseen])
             yield prepared(kind, batch), counts

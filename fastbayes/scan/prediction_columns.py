@@ -15,6 +15,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.decisions import least_risk, loss_matrix
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.encode import Encoded
+from fastbayes.data.segments import Rows
 from fastbayes.data.unify import is_text
 
 # What a spreadsheet takes text for a formula by, where it begins so.
@@ -119,7 +120,7 @@ class PredictionColumns:
                 "the columns to copy by keys, or rename it"
             )
 
-    def of(self, rows: pa.RecordBatch, encoded: Encoded) -> tuple[pa.RecordBatch, int]:
+    def of(self, rows: Rows, encoded: Encoded) -> tuple[pa.RecordBatch, int]:
         """Return what is written for a block, and how many rows the prior answered."""
         batch, model = encoded.batch, self._model
         scorer = self._scorers(batch.cells)
@@ -166,7 +167,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
-def _copy(column: pa.Array, field: pa.Field) -> pa.Array:
+def _copy(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):  # of a table in memory
+        chunks = [_copy(chunk, field) for chunk in column.chunks]
+        return (
+            chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks()
+        )
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     elif pa.types.is_run_end_encoded(column.type):
