@@ -106,6 +106,17 @@ def test_update__new_values_and_classes_join(lake: Path) -> None:
     assert found.schema.classes.to_pylist() == ["p", "q", "r"]
 
 
+def test_update__of_weights_or_folds_does_not_go_on_without_them(lake: Path) -> None:
+    options = KINDS["weighted"]
+    some = fb.count(lake / "0.parquet", "y", **options)
+    for how in ({}, {"batch": "a day"}):
+        with pytest.raises(fb.SchemaError, match="name the column of their weights"):
+            fb.count(rows_of_day(9) if how else lake, "y", update=some, **how)
+    folds = fb.count(lake / "0.parquet", "y", folds=2)
+    with pytest.raises(fb.SchemaError, match="hold folds"):
+        fb.count(lake, "y", update=folds)
+
+
 def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
     some = fb.count(lake, "y")
     (lake / "1.parquet").touch()  # another time, the same bytes

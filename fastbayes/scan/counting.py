@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.core.picks import Chooser, Picks, Selection, several, unknown_column
 from fastbayes.core.schema import Schema
@@ -394,7 +394,8 @@ def count(
     update
         Statistics of some of the files: those files that are new are counted in the same way and
         added. They are recognised by `Statistics.ledger`. With `batch` it is other rows that are
-        added, unless they are in.
+        added, unless they are in. Where rows have weights, `sample_weight` says what the new ones
+        are.
     batch
         A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
         ledger, by which `update` and `merge` know the rows again.
@@ -462,6 +463,18 @@ def count(
     if update is not None:
         if schema is not None or folds is not None or checkpoint is not None:
             raise ValueError("update goes without schema, folds and checkpoint")
+        refuse(
+            bool(update.folds),
+            "the statistics to update hold folds, of which new rows would have none: count all "
+            "files again with folds",
+            SchemaError,
+        )
+        refuse(
+            update.weighted and sample_weight is None,
+            "the statistics to update hold weights of rows, and new rows would weigh 1: name the "
+            "column of their weights (sample_weight, --weight)",
+            SchemaError,
+        )
         schema = update
     if schema is not None:
         as_before = options_of(schema.schema, as_before)
