@@ -480,7 +480,7 @@ def test_no_member_that_can_be_used_is_an_error_that_says_why() -> None:
     ("make", "error", "message"),
     [
         (lambda: fb.Blend(["tam"]), ValueError, "'tam': use one of"),
-        (lambda: fb.Blend([fb.Calibrated()]), ValueError, "neither a name nor a classifier"),
+        (lambda: fb.Blend([fb.Calibrated()]), ValueError, "Calibrated is made of other models"),
         (lambda: fb.Blend([fb.GaussianNB()]), ValueError, "neither a name nor a classifier"),
         (lambda: fb.Blend([]), ValueError, "name one at least"),
         (lambda: fb.Blend(["tan", "tan"]), ValueError, "stands twice"),

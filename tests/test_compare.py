@@ -415,7 +415,12 @@ def test_errors__name_the_remedy() -> None:
         compare(table, models=["tan", "forest"])
     with pytest.raises(ValueError, match="'tan' stands twice"):
         compare(table, models=["tan", "tan"])
-    for other in (fb.Blend(["tan"]), fb.GaussianNB, 3):
+    for other in (fb.Blend(["tan"]), fb.Calibrated()):
+        with pytest.raises(ValueError, match="is made of other models, which are to be named"):
+            compare(table, models=[other])
+    with pytest.raises(ValueError, match="use NetworkClassifier, which has"):
+        compare(table, models=[fb.BayesianNetwork.from_edges([("a", "b")])])
+    for other in (fb.GaussianNB, 3):
         with pytest.raises(ValueError, match="neither a name nor a classifier of tables, nor an"):
             compare(table, models=[other])
     with pytest.raises(ValueError, match="name one at least"):
@@ -452,6 +457,24 @@ def test_texts_that_are_coded_once__are_no_other_rows(
     monkeypatch.setattr(TableSource, "coded", lambda source: source)
     assert coded == figures()
     assert len(coded) == 5
+
+
+@pytest.mark.parametrize("folds", [5, None])
+def test_temperature__of_a_winner_that_rules_classes_out_is_worth_it_on_new_rows(
+    folds: int | None,
+) -> None:
+    """No temperature changes a posterior of 0; one that is as small as 1e-308 it does."""
+
+    def rows(n: int, seed: int) -> pa.Table:
+        rng = np.random.default_rng(seed)
+        columns = {"a": rng.choice(list("abcdef"), n), "b": rng.choice(list("uvwxyz"), n)}
+        return pa.table(columns | {"y": rng.choice(["p", "q", "r"], n, p=[0.8, 0.15, 0.05])})
+
+    best = fb.compare(rows(150, 0), "y", models={"m": fb.NaiveBayes(alpha=0)}, folds=folds).best
+    new = rows(5000, 1)
+    before, after = (fb.evaluate(m, new).log_loss for m in (best.model.model_, best.model))
+    assert after < before + 0.1
+    assert best.calibrated > after - 0.1
 
 
 def test_models_without_a_fold__take_the_kernels_of_all_rows(

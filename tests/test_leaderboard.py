@@ -323,7 +323,7 @@ class Shares:
         if self.wrong == "predict":
             raise ValueError("not these rows")
         shares = self.shares * 2 if self.wrong == "sum" else self.shares
-        return np.tile(shares, (len(X), 1))
+        return np.tile(shares, (len(X), 2 if self.wrong == "shape" else 1))
 
 
 def test_estimators_of_arrays__see_numbers_places_and_gaps() -> None:
@@ -351,6 +351,7 @@ def test_estimators_of_arrays__see_numbers_places_and_gaps() -> None:
         ("fit", "RuntimeError: no such thing"),
         ("predict", "ValueError: not these rows"),
         ("sum", "is no probability"),
+        ("shape", "ValueError: predict_proba gave ("),
     ],
 )
 def test_estimators_of_arrays__that_fail_are_listed(wrong: str, reason: str) -> None:

@@ -54,8 +54,6 @@ FROM_MODEL = ("schema_", "statistics_", "unseen", "threads", "columns", "exclude
 SCANS = "Calibrated fits the model and then scores the rows"
 # Parts of the rows of leave-one-out, each scored by the temperature of the others.
 PARTS = 10
-# A posterior below this one counts as it: so does one that is 0, which no temperature changes.
-LEAST_POSTERIOR = float(np.finfo(np.float64).tiny)
 # What the temperature of a winner has to gain on all rows together, in nats: else it is one
 # parameter more than pays off on new rows (Akaike 1974).
 WORTH = 1.0
@@ -124,10 +122,6 @@ class CalibratedScorer:
         np.copyto(joint, top, where=joint >= top - EXACT * np.abs(top))
         normalise(joint, nothing)
         self._map(joint)
-
-
-def _log_rows(posterior: Floats, y: NDArray[np.intp], weight: Floats) -> PosteriorRows:
-    return PosteriorRows(np.log(np.maximum(posterior, LEAST_POSTERIOR)), y, weight)
 
 
 def _summed(parts: Sequence[PosteriorRows], summary: Callable[[], Any]) -> Any:
@@ -418,12 +412,12 @@ class Calibrated(TableRows, Iterative):
         judged = {each.name: each for each in (*by_fold, runner)}
         stage(contest.progress, f"temperature of {runner.name}")
         step = step_of(contest, len(judged), MOST_HELD)
-        samples = posterior_samples(contest, [*judged.values()], step)
+        samples = posterior_samples(contest, [*judged.values()], step, logs=True)
         if by_fold:
             chosen = [samples[each.name][fold] for fold, each in enumerate(by_fold)]
-            parts = [_log_rows(*sample.rows()) for sample in chosen]
+            parts = [PosteriorRows(*sample.rows()) for sample in chosen]
         else:
-            rows = _log_rows(*samples[runner.name][0].rows())
+            rows = PosteriorRows(*samples[runner.name][0].rows())
             parts = [rows.some(slice(i, None, PARTS)) for i in range(PARTS)]
         parts = [part for part in parts if len(part.y)]
         method = "k_fold" if by_fold else "leave_one_out"

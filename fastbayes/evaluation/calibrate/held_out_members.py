@@ -16,6 +16,7 @@ from fastbayes.core.errors import DataError, FastBayesWarning
 from fastbayes.core.schema import Schema
 from fastbayes.data.folds import Noted, NotedFolds, OfFold, WithoutFold
 from fastbayes.data.segments import Source
+from fastbayes.evaluation.calibrate.held_out_posteriors import LogPosteriors
 from fastbayes.evaluation.calibrate.pools import HeldPosteriors, Pools
 from fastbayes.evaluation.validate import race
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, wanted
@@ -201,14 +202,19 @@ def posterior_samples(
     step: int,
     source: Source | None = None,
     rows: RowEncoding | None = None,
+    *,
+    logs: bool = False,
 ) -> dict[str, list[PosteriorSample]]:
-    """Return the posteriors of every so many rows of each fold, by model.
+    """Return the posteriors of every so many rows of each fold, by model, or their logarithms.
 
     The rows are those of the contest where no others are given. Notes why a model cannot score some
     row.
     """
     summary = partial(PosteriorSample, len(contest.classes), step)
     contestants = [contest.contestant(runner, summary) for runner in runners]
+    if logs:
+        for contestant in contestants:
+            contestant.scorers = [LogPosteriors(s, served=True) for s in contestant.scorers]
     found, _ = scores(
         contest.opened.source if source is None else source,
         contest.rows if rows is None else rows,

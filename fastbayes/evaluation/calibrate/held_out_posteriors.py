@@ -39,15 +39,24 @@ logger = logging.getLogger("fastbayes")
 
 
 class LogPosteriors(LooScorer):
-    """Scores rows that were not fitted with in nats, all -inf where no class is possible."""
+    """Scores rows that were not fitted with in nats.
 
-    def __init__(self, scorer: LooScorer) -> None:
-        self._scorer = scorer
+    Where no class is possible all are -inf, or those of the prior if `served`.
+    """
+
+    def __init__(self, scorer: LooScorer, *, served: bool = False) -> None:
+        self._scorer, self._served = scorer, served
 
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write ln P(c | x) into `out`; return how many rows have no possible class."""
         self._scorer.log_joint(batch, out)
-        return to_log_posterior(out)
+        lost = to_log_posterior(out)
+        if lost and self._served:
+            found = np.empty_like(out)
+            self._scorer.posterior(batch, found)
+            with np.errstate(divide="ignore"):
+                np.log(found, out=out, where=np.isneginf(row_max(out))[:, None])
+        return lost
 
     def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
         """Return the positions of rows that take all others to be scored."""
@@ -59,7 +68,7 @@ class LogPosteriors(LooScorer):
 
     def resolved(self, batch: Batch, others: Any) -> LooScorer:
         """Return what scores all ill-conditioned rows together."""
-        return LogPosteriors(self._scorer.resolved(batch, others))
+        return LogPosteriors(self._scorer.resolved(batch, others), served=self._served)
 
 
 def to_log_posterior(joint: Floats) -> int:

@@ -67,12 +67,13 @@ from fastbayes.evaluation.validate.shared_tallies import (
 )
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
-from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
+from fastbayes.models.estimator.base import Classifier, Scans, TableRows, check_learnable
 from fastbayes.models.estimator.inputs import is_array, require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, by_name, candidates
+from fastbayes.networks.network import BayesianNetwork
 from fastbayes.scan import engine
 from fastbayes.scan.counting import (
     Opened,
@@ -1293,6 +1294,15 @@ def wanted(
             given.way = contest.way_of(model, bins=model._discretizes)
             name = name or repr(model)
             given.make = partial(type(model), **model.get_params(deep=False))
+        elif isinstance(model, BayesianNetwork):
+            raise ValueError(
+                "models: a BayesianNetwork has no class of its own: use NetworkClassifier, which has"
+            )
+        elif isinstance(model, TableRows):
+            raise ValueError(
+                f"models: {type(model).__name__} is made of other models, which are to be named: "
+                "the winner is calibrated, and `blend` of the result combines them"
+            )
         elif is_estimator(model) and not tables:
             given.of_arrays, name = True, name or type(model).__name__
         else:
