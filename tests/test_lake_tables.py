@@ -49,6 +49,25 @@ def test_delta__without_deleted_rows(tmp_path: Path, vectors: str) -> None:
         fb.count(path, "y", columns=["z"])
 
 
+@pytest.mark.parametrize("name", ["k=1", "k=1/*", "*/*.parquet", "k=*/*.parquet"])
+def test_delta__a_partition_of_it_is_not_read_with_its_deleted_rows(
+    tmp_path: Path, name: str
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table({"a": [i % 10 for i in range(40)], "k": [0, 1] * 20, "y": ["p", "q"] * 20})
+    deltalake.write_deltalake(tmp_path / "t", table, partition_by=["k"])
+    deltalake.DeltaTable(tmp_path / "t").delete("a > 4")
+    with pytest.raises(fb.DataError, match=r"holds a Delta table.*deltalake\.DeltaTable"):
+        fb.count(tmp_path / "t" / name, "y")
+    left = deltalake.DeltaTable(tmp_path / "t")
+    rows = left.to_pyarrow_dataset().filter(pa.compute.field("k") == 1)
+    assert (
+        fb.count(rows, "y").n_rows
+        == table.filter((pa.compute.field("k") == 1) & (pa.compute.field("a") < 5)).num_rows
+    )
+    assert sum(fb.count(file, "y").n_rows for file in left.file_uris()) == 20
+
+
 def test_delta__without_its_library_is_not_read_as_a_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,11 @@ FORMATS = {
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "bz2": "bz2"}
 _MAGIC = {b"PAR1": "parquet", b"ARROW1": "ipc", b"\xff\xff\xff\xff": "ipc", b"ORC": "orc"}
 _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+# Why a directory is not read, as messages go on.
+DELTA = (
+    "holds a Delta table, whose directories have deleted rows, too; pass "
+    "deltalake.DeltaTable(...), or what its to_pyarrow_dataset() is when filtered"
+)
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
@@ -182,11 +187,14 @@ def _resolve(
             found = _glob(fs, path)
             refuse(not found, f"{name}: no file matches")
             base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+            _check_no_part_of_a_table(fs, base)
             start = _start(base) if partitions else None
             return [file for info in found for file in _contents(fs, info, start)]
         base = path.rstrip("/")
         if info.type != pafs.FileType.Directory:
             base = base.rpartition("/")[0]
+        else:
+            _check_no_part_of_a_table(fs, base)
         files = _contents(fs, info, _start(base) if partitions else None)
     refuse(not files, f"{name}: the directory holds no data files")
     return files
@@ -217,6 +225,19 @@ def _start(base: str) -> int:
     return len(base)
 
 
+def _check_no_part_of_a_table(fs: pafs.FileSystem, base: str) -> None:
+    """Raise DataError where a directory is that of a Delta table, or of its partitions.
+
+    Who names one of the files means it as it is.
+    """
+    root = base[: _start(base)]
+    log = f"{root}/_delta_log" if root else "_delta_log"
+    refuse(
+        fs.get_file_info(log).type == pafs.FileType.Directory,
+        f"{root or '.'} {DELTA}",
+    )
+
+
 def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> list[DataFile]:
     """Return one file, or the files below a directory in the order of their paths."""
     if info.type != pafs.FileType.Directory:
@@ -225,8 +246,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
     inside = fs.get_file_info(pafs.FileSelector(info.path, recursive=True))
     refuse(
         any("/_delta_log/" in child.path[len(root) :] for child in inside),
-        f"{root} holds a Delta table, whose directory has deleted rows, too; pass "
-        "deltalake.DeltaTable(...)",
+        f"{root} {DELTA}",
     )
     kept = [
         child

@@ -1296,7 +1296,7 @@ def wanted(
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):
             raise ValueError(
-                "models: a BayesianNetwork has no class of its own: use NetworkClassifier, which has"
+                "models: a BayesianNetwork has no class of its own: use NetworkClassifier"
             )
         elif isinstance(model, TableRows):
             raise ValueError(
