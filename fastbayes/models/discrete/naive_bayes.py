@@ -199,7 +199,8 @@ class NaiveBayes(AsNetwork, Iterative):
     tol: float = tolerance(
         """
         unlabelled="em" stops where a step changes no posterior by more than this, alpha="loo" where
-        ln alpha is known to this.
+        ln alpha lies in an interval of this width, as far as rounding tells: the last half of its
+        digits are not known.
         """,
         default=1e-9,
     )

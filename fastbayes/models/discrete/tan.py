@@ -55,7 +55,11 @@ class TreeClassifier(FamilyModel, Iterative):
         check=pseudo_count(besides=("loo",)),
     )
 
-    tol: float | None = tolerance('alpha="loo" stops where ln alpha is known to this.', 1e-9)
+    tol: float | None = tolerance(
+        'alpha="loo" stops where ln alpha lies in an interval of this width, as far as rounding '
+        "tells: the last half of its digits are not known.",
+        1e-9,
+    )
 
     alpha_: float = fitted("The pseudo-count in use.")
     parents_: dict[str, str | None] = fitted("{feature: the feature it depends on, or None}.")
@@ -221,8 +225,9 @@ class TAN(BackOff, TreeClassifier):
     )
     tol: float | None = parameter(
         """
-        alpha="loo" stops where ln alpha is known to this, by default 1e-9; smoothing="hdp" where a
-        sweep moves the logarithm of no concentration by more, by default 1e-3.
+        alpha="loo" stops where ln alpha lies in an interval of this width, by default 1e-9, as far
+        as rounding tells: the last half of its digits are not known; smoothing="hdp" where a sweep
+        moves the logarithm of no concentration by more, by default 1e-3.
         """,
         default=None,
         check=number(above=0.0, besides=(None,)),

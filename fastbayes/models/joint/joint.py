@@ -36,7 +36,11 @@ from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, log_prior, logs
 from fastbayes.statistics.bundle import Statistics
 
-TAU = tolerance('tau="loo" stops where ln tau is known to this.', 1e-9)
+TAU = tolerance(
+    'tau="loo" stops where ln tau lies in an interval of this width, as far as rounding tells: the '
+    "last half of its digits are not known.",
+    1e-9,
+)
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
