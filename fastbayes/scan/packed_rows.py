@@ -531,5 +531,5 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
         gradient.packed(taken(batch, np.arange(a, b)), np.ascontiguousarray(weight[a:b]))
         for a, b in blocks(n)
     ]
-    logger.info("%d rows are %d different ones", equal.n_rows, n)
+    logger.info("%d rows are %d different ones to the model", equal.n_rows, n)
     return PackedRows(gradient, held, float(weight.sum()), n, reading.threads)
