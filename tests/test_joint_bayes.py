@@ -103,6 +103,41 @@ def test_law__without_smoothing_it_is_the_complete_network() -> None:
     np.testing.assert_allclose(joint.log_joint(X), complete.log_joint(X), atol=1e-12)
 
 
+@pytest.mark.parametrize("domain", [None, ["k"], ["k", "l"]])
+@pytest.mark.parametrize("tau", [0, 1, "loo"])
+@pytest.mark.parametrize("unseen", ["ignore", "smooth"])
+def test_law__a_column_without_values_is_as_if_it_were_not_there(
+    domain: list[str] | None, tau: Any, unseen: str
+) -> None:
+    rows, classes, _ = drawn(4, 60)
+    table = table_of(rows, y=pa.array(classes))
+    void = table.add_column(1, "void", pa.nulls(60, pa.string()))
+    domains: dict[str, Any] = dict(zip(NAMES, map(list, DOMAINS), strict=True))
+    models = [fb.JointBayes(tau=tau, domains=domains, unseen=unseen).fit(table, "y")]
+    domains = domains | ({"void": domain} if domain else {})
+    models.append(fb.JointBayes(tau=tau, domains=domains, unseen=unseen).fit(void, "y"))
+    assert len({model.tau_ for model in models}) == 1
+    assert len({model.n_cells_ for model in models}) == 1
+    X = table_of(every_row())
+    plain = models[0].log_joint(X)
+    empty = X.append_column("void", pa.nulls(len(X), pa.string()))
+    np.testing.assert_array_equal(models[1].log_joint(empty), plain)
+    if domain:
+        given = [X.append_column("void", pa.array([v] * len(X))) for v in domain]
+        share = [models[1].log_joint(each) for each in given]
+        np.testing.assert_allclose(share, [plain - math.log(len(domain))] * len(domain), atol=1e-12)
+    odd = X.append_column("void", pa.array(["odd"] * len(X)))
+    np.testing.assert_array_equal(models[1].predict(odd), models[0].predict(X))
+    held_out = [
+        fb.leave_one_out(model, model.statistics_, rows, "y").log_loss
+        for model, rows in zip(models, (table, void), strict=True)
+    ]
+    assert held_out[0] == held_out[1]
+    drawn_again = models[1].sample(200, seed=0)["void"].drop_null().unique().to_pylist()
+    assert sorted(drawn_again) == (domain or [])
+    assert models[1].explain(void.slice(0, 5)) is not None
+
+
 def test_law__any_batching_is_one_fit() -> None:
     rows, classes, _ = drawn(2, 60)
     whole, parts = fitted(rows, classes), fb.JointBayes(**fitted(rows, classes).get_params())

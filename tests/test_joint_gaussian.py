@@ -175,6 +175,39 @@ def test_no_complete_row__is_no_reason_to_drop_out() -> None:
         fb.JointGaussian(density="normal").fit(table, "y")
 
 
+@pytest.mark.parametrize("density", ["student", "normal"])
+@pytest.mark.parametrize("cells", ["joint", "naive"])
+def test_a_category_without_values__is_as_if_it_were_not_there(density: str, cells: str) -> None:
+    rows, x, classes = drawn(7, 80)
+    table = table_of(rows, x, classes)
+    gaps = pa.nulls(len(table), pa.string())
+    options: Any = {"density": density, "cells": cells}
+    plain = fb.JointGaussian(**options).fit(table, "y")
+    for domains in ({}, {"void": ["k", "l"]}):
+        void = table.append_column("void", gaps)
+        model = fb.JointGaussian(**options, domains=domains).fit(void, "y")
+        joint = plain.log_joint(table)
+        np.testing.assert_array_equal(model.log_joint(void), joint)
+        held_out = [
+            fb.leave_one_out(m, m.statistics_, t, "y").log_loss
+            for m, t in ((plain, table), (model, void))
+        ]
+        assert held_out[0] == held_out[1]
+        if domains:
+            told = table.append_column("void", pa.array(["l"] * len(table)))
+            np.testing.assert_allclose(model.log_joint(told), joint - math.log(2), atol=1e-12)
+            assert set(model.sample(100, seed=0)["void"].to_pylist()) == {"k", "l"}
+
+
+def test_a_number_without_values__is_refused_by_its_name_where_cells_need_it() -> None:
+    rows, x, classes = drawn(7, 80)
+    table = table_of(rows, x, classes).append_column("void", pa.nulls(80, pa.float64()))
+    with pytest.raises(DataError, match=r"column 'void' has no value in any row.*leave it out"):
+        fb.JointGaussian().fit(table, "y")
+    assert fb.JointGaussian(backoff=math.inf).fit(table, "y").constant_ == ["void"]
+    assert fb.JointGaussian(exclude="void").fit(table, "y").n_cells_ > 0
+
+
 def test_a_number_that_a_class_never_knows__has_the_variance_within_the_others() -> None:
     rng = np.random.default_rng(9)
     x = rng.normal(size=(60, 2)) + np.array([3.0, -2.0])

@@ -120,6 +120,43 @@ def test_impossible_rows__take_the_prior_or_are_an_error(
     assert weighted == pytest.approx(2 * network.log_evidence({"lung": "no", "either": "no"}))
 
 
+@pytest.mark.parametrize("kind", ["table", "file", "stream"])
+def test_weights__of_a_likelihood_are_a_column_or_values(tmp_path: Path, kind: str) -> None:
+    network = asia()
+    weight = np.random.default_rng(0).integers(0, 3, 300) / 2
+    plain = rows_of(network, 3, 300, 0.3)
+    each = network.log_evidences(plain)
+    plain = plain.filter(np.isfinite(each))
+    each, weight = each[np.isfinite(each)], weight[np.isfinite(each)]
+    rows = plain.append_column("share", pa.array(weight))
+    pq.write_table(rows, tmp_path / "rows.parquet")
+
+    def data() -> Any:
+        if kind == "stream":
+            return rows.to_reader(max_chunksize=70)
+        return rows if kind == "table" else tmp_path / "rows.parquet"
+
+    expected = pytest.approx(math.fsum(weight * each), rel=1e-12)
+    assert network.log_likelihood(data(), sample_weight="share") == expected
+    assert network.log_likelihood(data(), sample_weight=weight) == expected
+    assert network.log_likelihood(data(), sample_weight=weight.tolist()) == expected
+    with pytest.raises(SchemaError, match=r"no column 'shares' in .* did you mean 'share'"):
+        network.log_likelihood(data(), sample_weight="shares")
+    with pytest.raises(DataError, match=r"sample_weight has shape \(2,\); give"):
+        network.log_likelihood(data(), sample_weight=[1, 2])
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, None])
+def test_weights__that_are_none_name_the_row(wrong: float | None) -> None:
+    network = asia()
+    rows = rows_of(network, 3, 3, 0.3).append_column("share", pa.array([1.0, wrong, 2.0]))
+    for weight in ("share", rows["share"], [1.0, wrong, 2.0]):
+        with pytest.raises(DataError, match=r"weight '\w+', row 1: .* is not a finite number >= 0"):
+            network.log_likelihood(rows, sample_weight=weight)
+    with pytest.raises(SchemaError, match=r"'smoke' is string, but numbers are needed"):
+        network.log_likelihood(rows, sample_weight="smoke")
+
+
 def test_unseen_values__are_missing_or_an_error() -> None:
     network = asia()
     data = {"smoke": ["yes", "maybe", None], "other": [1, 2, 3]}

@@ -385,6 +385,33 @@ def test_retraction__down_to_one_row_and_to_none() -> None:
     assert many - many == moments_of([])
 
 
+@pytest.mark.parametrize("part", ["moments", "scatter", "cell_scatter"])
+@pytest.mark.parametrize("weight", [0.01, 1.0])
+@pytest.mark.parametrize("gap", [np.nan, 0.5])
+def test_retraction__of_rows_that_weigh_little_is_refused_as_of_others(
+    part: str, weight: float, gap: float
+) -> None:
+    options: Any = {"moments": part == "moments", part: True}
+
+    def of(x: Any) -> Any:
+        rows = {"x": x, "z": np.append(x[:-1] ** 2, gap), "y": ["k"] * len(x)}
+        return fb.count(rows, "y", sample_weight=np.full(len(x), weight), **options)
+
+    rng = np.random.default_rng(1)
+    few, far = of(rng.normal(size=50)), of(rng.normal(size=80) + 1e5)
+    with pytest.raises(DataError, match=r"column 'x', class 'k'.* too few digits"):
+        few + far - far
+    near, one = of(rng.normal(size=80)), of(np.array([3.25]))
+    for gone in (near, one):
+        left = (few + gone - gone).parts[part].arrays()["scatter"]
+        np.testing.assert_allclose(left, few.parts[part].arrays()["scatter"], rtol=1e-9)
+    for many in (near, far):
+        left = one + many - many
+        assert left.n_rows == pytest.approx(weight)
+        np.testing.assert_allclose(left.parts[part].arrays()["scatter"], 0)
+        assert (many - many).n_rows == 0
+
+
 def test_retraction__a_constant_stays_one() -> None:
     a, b = moments_of([0.1] * 7), moments_of([0.1] * 5)
     assert a + b - b == a

@@ -59,6 +59,28 @@ class Encoded(NamedTuple):
     kept: NDArray[np.int64] | None = None  # positions of the rows encoded; None: all of them
 
 
+def checked_weights(
+    name: str, column: Column, place: Place, kernels: ModuleType
+) -> NDArray[np.float64]:
+    """Return weights as float64.
+
+    Raises SchemaError where they are no numbers, and DataError for one that is negative, not
+    finite, or missing; the message names its row.
+    """
+    check_number(name, column.type)
+    weight, _ = floats(column, kernels)
+    bad = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        few = f", {LEAST:.3g} at least" if 0 < weight[at] < LEAST else ""
+        raise DataError(
+            f"weight {name!r}, {place.row(at)}: {weight[at]} is not a finite number "
+            f">= 0{few}, {GREATEST:g} at most; correct it, or give weight 0 to leave the row "
+            "out"
+        )
+    return weight
+
+
 class NumbersApart(NamedTuple):
     """Columns of numbers of a batch that are decoded block by block.
 
@@ -504,21 +526,8 @@ class Encoder:
     def _weights(self, rows: Rows, place: Place) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
-        column = rows.column(self.weight)
-        check_number(self.weight, column.type)
-        weight, _ = floats(
-            column, dispatch.load("reading.encode", self._cells(rows.num_rows, place)[0])
-        )
-        bad = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
-        if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            few = f", {LEAST:.3g} at least" if 0 < weight[at] < LEAST else ""
-            raise DataError(
-                f"weight {self.weight!r}, {place.row(at)}: {weight[at]} is not a finite number "
-                f">= 0{few}, {GREATEST:g} at most; correct it, or give weight 0 to leave the row "
-                "out"
-            )
-        return weight
+        kernels = dispatch.load("reading.encode", self._cells(rows.num_rows, place)[0])
+        return checked_weights(self.weight, rows.column(self.weight), place, kernels)
 
     @staticmethod
     def _numbers(

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.data.encode import Encoder
+from fastbayes.data.encode import Encoder, checked_weights
+from fastbayes.data.memory import is_name, to_array
 from fastbayes.data.segments import Place, Segment, Source
 from fastbayes.data.source import as_at_fit, open_source
 from fastbayes.data.unify import is_text
+from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
@@ -466,18 +469,31 @@ class QueryMixin(NetworkTables):
         MemoryLimitError
             When a row takes larger tables; the message names the nodes.
         """
+        how = {"null_values": null_values, "filesystem": filesystem}
+        return self._log_evidences(data, None, unseen=unseen, threads=threads, **how)
+
+    def _log_evidences(
+        self,
+        data: Any,
+        weight: str | None,
+        *,
+        unseen: str = "ignore",
+        threads: int | None = None,
+        **how: Any,
+    ) -> Floats:
+        """Return ln P(row) of every row, times its weight where a column holds weights."""
         self._check_fitted()
-        rows = opened(
-            *(data, self.states, self._cuts, self._parts),
-            null_values=null_values,
-            filesystem=filesystem,
-        )
+        rows = opened(data, self.states, self._cuts, self._parts, weight=weight, **how)
         evidence = RowEvidence(self.coded(sparse=True), rows.nodes)
 
         def score(batch: Batch, out: Floats) -> int:
+            found = out[: batch.n_rows, 0]
             evidence.log_evidence(
-                {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}, out[:, 0]
+                {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}, found
             )
+            if batch.weight is not None:
+                found *= batch.weight
+                out[batch.n_rows :] = 0.0  # for rows that weigh nothing, which are not among them
             return 0
 
         found, _ = scored(rows, score, 1, unseen=unseen, threads=threads)
@@ -491,7 +507,7 @@ class QueryMixin(NetworkTables):
         data
             As in `predict_proba`; what is missing is summed out.
         sample_weight
-            (n_rows,) weights, or None.
+            The name of a weight column of data, or (n_rows,) weights, finite and not negative.
         **options
             As in `log_evidences`.
 
@@ -499,6 +515,14 @@ class QueryMixin(NetworkTables):
         -------
         float
             Nats; -inf where a row is impossible.
+
+        Raises
+        ------
+        SchemaError
+            When the weight column is not there, or weights are no numbers.
+        DataError
+            When a weight is negative, not finite or missing, the message names its row; or there
+            are not as many as rows.
 
         Examples
         --------
@@ -508,10 +532,16 @@ class QueryMixin(NetworkTables):
         >>> round(network.log_likelihood(data), 6)
         -4.158883
         """
+        if is_name(sample_weight):
+            return float(self._log_evidences(data, str(sample_weight), **options).sum())
+        weight = None
+        if sample_weight is not None:
+            column = to_array("sample_weight", sample_weight)
+            kernels = dispatch.load("reading.encode", float(len(column)))
+            weight = checked_weights("sample_weight", column, Place("", 0), kernels)
         each = self.log_evidences(data, **options)
-        if sample_weight is None:
+        if weight is None:
             return float(each.sum())
-        weight = np.asarray(sample_weight, np.float64)
         if weight.shape != each.shape:
             raise DataError(f"sample_weight has shape {weight.shape}; give {len(each)} weights")
         return float((weight[weight > 0] * each[weight > 0]).sum())
@@ -525,12 +555,14 @@ class NetworkRows:
     schema  the nodes that are among the columns
     nodes   their places in the network, in the order of the schema
     labels  places in the schema of columns in which bins are given as text
+    weight  name of the weight column
     """
 
     source: Source
     schema: Schema
     nodes: list[int]
     labels: list[int]
+    weight: str | None = None
 
 
 def opened(
@@ -540,6 +572,7 @@ def opened(
     parts: Mapping[str, DatePart],
     *,
     without: str | None = None,
+    weight: str | None = None,
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
 ) -> NetworkRows:
@@ -548,7 +581,8 @@ def opened(
     Raises
     ------
     SchemaError
-        When no column is a node, or the states of a node are no column's.
+        When no column is a node, the states of a node are no column's, or there is no such weight
+        column.
     """
     # Which of both a text file has for bins is inferred.
     values = schema_for({n: known for n, known in states.items() if n not in cuts}, {})
@@ -556,8 +590,10 @@ def opened(
         data, filesystem=filesystem, **{**as_at_fit(values), "null_values": null_values}
     )
     there = source.schema.names
+    if weight is not None and weight not in there:
+        raise SchemaError(unknown_column(weight, there, source.description))
     dated = {n: part for n, part in parts.items() if n not in there and part.column in there}
-    names = [n for n in states if (n in there or n in dated) and n != without]
+    names = [n for n in states if (n in there or n in dated) and n not in (without, weight)]
     if not names and without not in there:
         raise SchemaError(
             f"{source.description}: no column is a node; the columns are "
@@ -568,10 +604,11 @@ def opened(
     features = tuple(replace(f, part=dated.get(f.name)) for f in whole.features if f.name in names)
     schema = replace(whole, features=features, null_values=tuple(null_values or ()))
     return NetworkRows(
-        source.only(schema.columns) if names else source,
+        source.only([*schema.columns, *([weight] if weight else [])]) if names else source,
         schema,
         [i for i, n in enumerate(states) if n in names],
         [names.index(n) for n in texts],
+        weight,
     )
 
 
@@ -594,7 +631,7 @@ def scored(
     if unseen not in ("ignore", "error"):
         raise ValueError(f"unseen={unseen!r}: use 'ignore' or 'error'")
     source = rows.source
-    encoder = Encoder.applying_to(rows.schema, source.schema, unseen=unseen)
+    encoder = Encoder.applying_to(rows.schema, source.schema, unseen=unseen, weight=rows.weight)
     encoder.expect(source.n_rows)
     known = source.in_memory and source.n_rows is not None
     out = np.empty(((source.n_rows or 0) if known else 0, width))

@@ -100,7 +100,7 @@ def _check_digits(before: GroupMoments, after: GroupMoments, labels: NDArray[Any
     n = int(labels.max(initial=-1)) + 1
     whole, left = pooled(before, labels, n), pooled(after, labels, n)
     spread, rest = (np.diagonal(g.scatter, axis1=1, axis2=2) for g in (whole, left))
-    refuse_noise(spread, rest, left.n[:, None], by_class)
+    refuse_noise(spread, rest, whole.n[:, None], left.n[:, None], by_class)
 
 
 class CellScatter(CellRuns):
@@ -219,14 +219,16 @@ class CellScatter(CellRuns):
         whole = (theirs.n == 0)[:, None]
         # What is noise on the diagonal is noise in its row and column: one row has no scatter.
         kept = ~noise & some
-        left = np.where(kept[:, :, None] & kept[:, None, :], left, 0.0)
+        clean = np.where(kept[:, :, None] & kept[:, None, :], left, 0.0)
         held = (
             n,
             np.where(whole, mine.mean, np.where(some, mean, 0.0)),
             np.where(whole, mine.rest, np.where(some, rest, 0.0)),
-            np.where(whole[:, None], mine.scatter, left),
+            np.where(whole[:, None], mine.scatter, clean),
         )
-        _check_digits(mine, GroupMoments(*held), labels)
+        # Noise and all: of rows that weigh little it says whether they are several.
+        noisy = np.where(whole[:, None], mine.scatter, np.where(some[:, None], left, 0.0))
+        _check_digits(mine, GroupMoments(*held[:3], noisy), labels)
         a, _ = self._together(other)
         return a._with([Run(keys, held)]).settled()
 

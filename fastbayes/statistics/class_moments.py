@@ -24,6 +24,8 @@ from fastbayes.statistics.base import (
 
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
 LEAST_SHARE = 1e-6
+# Rounding leaves at most this share of the scatter, times the rows there were for each one left.
+ROUNDING = 1e-12
 
 # Feature and class of a place in an array.
 Where = Callable[..., tuple[int, int]]
@@ -55,16 +57,30 @@ def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> F
     return np.where(np.abs(n) <= tolerance, 0.0, n)
 
 
-def refuse_noise(before: Floats, after: Floats, n: Floats, where: Where) -> NDArray[np.bool_]:
+def refuse_noise(
+    before: Floats, after: Floats, whole: Floats, n: Floats, where: Where
+) -> NDArray[np.bool_]:
     """Return where too little scatter is left to be distinguished from rounding.
+
+    Parameters
+    ----------
+    before, after
+        Scatter of all rows, and of those left.
+    whole, n
+        How many there are, or what they weigh.
+    where
+        Gives feature and class of a place in the arrays.
 
     Raises
     ------
     RetractionError
-        When more than one row is left there: one row has no scatter.
+        When more than one row is left there: one row has no scatter. Of rows that weigh less than
+        1 more than one is left where there is more than rounding.
     """
     noise = (before > 0) & (after < LEAST_SHARE * before)
-    if (lost := noise & (n > 1)).any():
+    with np.errstate(over="ignore", invalid="ignore"):
+        several = (n > 1) | (n * np.abs(after) > ROUNDING * whole * before)
+    if (lost := noise & several).any():
         raise RetractionError(
             f"what is left has less than {LEAST_SHARE:g} of the scatter, too few digits to "
             "trust; count the remaining rows again",
@@ -134,7 +150,7 @@ class ClassMoments(Statistic):
             delta = np.where(n > 0, apart * self.count / n, 0.0)
             gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
             left = self.scatter - other.scatter - gone
-        noise = refuse_noise(self.scatter, left, n, by_feature)
+        noise = refuse_noise(self.scatter, left, self.count, n, by_feature)
         mean, rest = two_sum(other.mean, other.rest + delta)
         some = n > 0
         return self._of(

@@ -178,11 +178,12 @@ class ClassScatter(Statistic):
             drop(joint.scatter, _squares(joint.scatter) <= 0)
         result = self._of(complete, incomplete, joint)
         mine, left = _squares(self.scatter), _squares(result.scatter)
-        noise = refuse_noise(mine, left, result.count[:, None], by_class)
+        rows = self.count[:, None], result.count[:, None]
+        noise = refuse_noise(mine, left, *rows, by_class)
         drop(result.scatter, noise | (_squares(result.scatter) <= 0))
         if self.joint is not None:
             mine, left = (_squares(side.imputed()[3]) for side in (self, result))
-            refuse_noise(mine, left, result.known(), by_class)
+            refuse_noise(mine, left, self.known(), result.known(), by_class)
         return result
 
     # -- layout --------------------------------------------------------------------------------

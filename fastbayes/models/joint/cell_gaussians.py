@@ -665,9 +665,11 @@ class MixtureScorer(JointScorer):
     ) -> None:
         """Write ln P(c, v, x) of every row and class into `out` (n_rows, n_classes)."""
         mixture = self._mixture
-        group, codes = distinct_codes(batch_codes, len(out), mixture.table.widths, self._job)
+        table = mixture.table
+        group, codes = distinct_codes(batch_codes, len(out), table.widths, self._job)
         x = np.stack(numeric, axis=1) if len(numeric) else np.zeros((len(out), 0))
-        out[:] = self._log_prior + mixture.log_likelihood(group, codes, Numbers(x), self._job)
+        given = mixture.log_likelihood(group, table.in_cells(codes), Numbers(x), self._job)
+        out[:] = self._log_prior + (given + table.aside(codes)[group])
 
     def posterior(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats

@@ -200,6 +200,8 @@ class JointTable:
     totals        (K,) rows of all of these, n_c.
     log_margins   (n_codes, K) ln P(v_j | c), S_j + 2 rows for each column; 0 where a code is no
                   observation.
+    void          (m,) columns that no row knows: cells are those of the others. Their code in a
+                  cell is that of a missing value, as if it were observed.
     """
 
     def __init__(
@@ -224,7 +226,10 @@ class JointTable:
         self.cells = CountTables(stats.values, missing=missing, unseen=unseen)
         keys = found.keys.astype(np.int64)
         keys = np.where(keys < 0, self.cells.sizes, keys)
-        whole = ~self.hidden(keys.T).any(axis=0) & joint
+        gaps = self.cells.hidden[self.cells.offsets[:-1, None] + keys.T]
+        self.void: Bools = gaps.all(axis=1) & bool(len(keys))
+        self._hidden = self.cells.hidden & ~self.void[self.cells.feature]
+        whole = ~(gaps & ~self.void[:, None]).any(axis=0) & joint
         self.keys, self.counts = keys[whole], found.counts[whole].astype(np.float64)
         self.totals: Floats = self.counts.sum(axis=0)
         self.log_margins = logs(self.cells.likelihood(self.rule))
@@ -273,6 +278,8 @@ class JointTable:
         """Return P(v_j | c) of one column, all others summed out, (S_j, K)."""
         first, states = int(self.cells.offsets[place]), int(self.cells.choices[place])
         alone = np.exp(self.log_margins[first : first + states])
+        if self.void[place]:
+            return alone
         counts = np.zeros((states, self.cells.n_classes))
         np.add.at(counts, self.keys[:, place], self.counts)
         total = self.totals + self.tau
@@ -283,7 +290,19 @@ class JointTable:
         """Return which codes of (m, n) are no observation."""
         if not len(codes):
             return np.zeros(codes.shape, np.bool_)
-        return np.asarray(self.cells.hidden[self.cells.offsets[:-1, None] + codes])
+        return np.asarray(self._hidden[self.cells.offsets[:-1, None] + codes])
+
+    def in_cells(self, codes: Ints) -> Ints:
+        """Return codes (m, n) as cells have them."""
+        if not self.void.any():
+            return codes
+        return np.where(self.void[:, None], self.cells.sizes[:, None], codes)
+
+    def aside(self, codes: Ints) -> Floats:
+        """Return ln P of the values of columns that no row knows, of codes (m, n), (n, K)."""
+        if not self.void.any():
+            return np.zeros((codes.shape[1], len(self.totals)))
+        return self.of_margins(codes, np.repeat(~self.void[:, None], codes.shape[1], axis=1))
 
     def matching(self, codes: Ints, hidden: Bools) -> Floats:
         """Return the rows of the cells that agree with what is observed, (n, K)."""
@@ -373,7 +392,9 @@ class JointTableScorer(JointScorer):
         self, batch_codes: Sequence[Codes], n_rows: int
     ) -> tuple[NDArray[np.uint32], Floats]:
         group, codes = distinct_codes(batch_codes, n_rows, self._table.widths, self._job)
-        return group, self._log_prior + self._table.log_likelihood(codes)
+        table = self._table
+        given = table.log_likelihood(table.in_cells(codes)) + table.aside(codes)
+        return group, self._log_prior + given
 
     def log_joint(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
@@ -417,10 +438,10 @@ class JointBayes(Classifier, Iterative):
     P(c, v) = P(c) P(v | c) with P(c) = (n_c + alpha)/(N + K alpha) over all rows, and P(v | c) =
     (n_vc + tau prod_j P(v_j | c)) / (n_c + tau). There n_vc and n_c count the rows in which every
     column is known, and P(v_j | c) = (n(c, v_j) + alpha) / (n(c, j known) + S_j alpha) those in
-    which column j is. A class without complete rows has the product of margins. Values unknown at
-    predict are summed over exactly: the rows of all cells that agree with the others, and tau
-    times the product of their margins. Memory is that of the cells that occur, refused over
-    `memory_limit`.
+    which column j is. A class without complete rows has the product of margins, and a column that
+    no row knows is left out. Values unknown at predict are summed over exactly: the rows of all
+    cells that agree with the others, and tau times the product of their margins. Memory is that of
+    the cells that occur, refused over `memory_limit`.
 
     `explain` splits the log joint by the chain rule, in column order: ln P(x_j | x_1 ... x_j-1, c).
 
@@ -552,5 +573,6 @@ def drawn_cells(
         rows = np.flatnonzero(again & (classes == c))
         steps = np.cumsum(table.counts[:, c])
         at = np.searchsorted(steps, random.random(len(rows)) * steps[-1], side="right")
-        drawn[:, rows] = table.keys[np.minimum(at, len(steps) - 1)].T
+        seen = np.flatnonzero(~table.void)
+        drawn[seen[:, None], rows] = table.keys[np.minimum(at, len(steps) - 1)].T[seen]
     return drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,6 +39,18 @@ def _two_by_two(stats: Statistics, *, all_rows: bool = True) -> JointMoments:
     found = stats.cell_scatter
     n, mean, rest, scatter = pooled(found.groups, found.keys[:, -1], len(stats.schema.classes))
     return JointMoments(n[:, None, None], mean[:, :, None], rest[:, :, None], scatter)
+
+
+def _refuse_void(known: Floats, names: Sequence[str]) -> None:
+    """Raise DataError for a numeric column that no row knows: then no cell has any row.
+
+    known  (n_classes, p) rows that know each.
+    """
+    if known.any() and (void := ~known.any(axis=0)).any():
+        raise DataError(
+            f"column {names[int(void.argmax())]!r} has no value in any row, and cells take rows in "
+            "which every number is known; leave it out (exclude=)"
+        )
 
 
 class JointGaussian(Classifier, Iterative):
@@ -186,6 +199,8 @@ class JointGaussian(Classifier, Iterative):
         inside = np.asarray(~table.hidden(codes.T).any(axis=0))
         kappa = float(self.backoff)
         pairs = _two_by_two(stats) if self._student else None
+        if pairs is not None and "scatter" in stats.parts and codes.shape[1] and kappa < math.inf:
+            _refuse_void(pairs.known(), names)
         # Without a categorical column the only cell is the class.
         inside &= bool(len(stats.schema.categorical)) or pairs is None
         gaussians = CellGaussians(found.groups, where, inside, pairs, kappa, names, classes)
@@ -305,7 +320,7 @@ class JointGaussian(Classifier, Iterative):
     def _drawn(self, codes: NDArray[np.intp], random: np.random.Generator) -> dict[str, Any]:
         mixture = self._mixture
         drawn = drawn_cells(mixture.table, codes, random, counted=not mixture.backs)
-        at = mixture.found(drawn, codes)
+        at = mixture.found(mixture.table.in_cells(drawn), codes)
         at = np.where(at < 0, len(mixture.keys) + codes, at)
         numbers = iter(mixture.gaussians.drawn(at, random).T)
         values = iter(drawn)
