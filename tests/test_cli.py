@@ -319,6 +319,17 @@ def test_explain__is_the_table_of_the_library(data: Path, model: Path) -> None:
     assert "contribution_yes" in shown
 
 
+def test_explain__reads_as_it_advises(model: Path, tmp_path: Path) -> None:
+    good = ["sky,warmth,degrees", "sunny,hot,29.4", "rain,mild,20"]
+    (tmp_path / "good.csv").write_text("\n".join(good))
+    (tmp_path / "bad.csv").write_text("\n".join([*good[:2], "rain,mild", good[2]]))
+    said = fails("explain", model, tmp_path / "bad.csv", "--row", "1", folder=tmp_path)
+    assert said.endswith("leave such rows out (--on-error skip-rows)")
+    options = ["--row", "1", "--on-error", "skip-rows", "--max-rejected", "0.5"]
+    found = answer("explain", model, tmp_path / "bad.csv", *options)
+    assert found == answer("explain", model, tmp_path / "good.csv", "--row", "1")
+
+
 def test_explain__rows_that_are_not_there(data: Path, model: Path, tmp_path: Path) -> None:
     said = fails("explain", model, data, "--row", "1000", folder=tmp_path)
     assert "there is no row 1000" in said

@@ -342,9 +342,15 @@ def predict(
     help="Row to explain, counted from 0; may be given more than once.  [default: 0]",
 )
 @click.option("--rows", "first", type=click.IntRange(1), help="Explain the first N rows.")
+@FILES
 @JSON
 def explain(
-    model: str, data: str, wanted: tuple[int, ...], first: int | None, as_json: bool
+    model: str,
+    data: str,
+    wanted: tuple[int, ...],
+    first: int | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Say what each column of rows of DATA adds to the log joint of each class of MODEL.
 
@@ -355,7 +361,7 @@ def explain(
     fitted = model_from(model)
     schema_of(fitted, "explain")
     places = sorted({*wanted} or {*range(first or 1)})
-    source = open_features(fitted, data)
+    source = open_features(fitted, files_of(data, options))
     rows, read = rows_at(source, places)
     refuse(
         first is None and read <= places[-1],
