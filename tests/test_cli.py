@@ -460,6 +460,10 @@ def test_generate__lists_presets() -> None:
         (["fit", "d", "--target", "y", "-o", "m", "--columns", '"a'], "--columns"),
         (["predict", "m.fb", "d", "-o", "out.txt"], ".parquet"),
         (["predict", "m.fb", "d"], "--output"),
+        (["fit", "d", "--target", "y", "-o", "-"], "a path is needed"),
+        (["count", "d", "--target", "y", "-o", "-"], "a path is needed"),
+        (["merge", "a.fbs", "b.fbs", "-o", "-"], "a path is needed"),
+        (["generate", "--preset", "flights", "--rows", "5", "-o", "-"], "a path is needed"),
     ],
 )
 def test_usage__exit_2_and_a_hint(tmp_path: Path, args: list[str], hint: str) -> None:

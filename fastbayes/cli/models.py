@@ -27,6 +27,7 @@ from fastbayes.cli.options import (
     OF_FILES,
     READ,
     READING,
+    STDOUT,
     TARGET,
     THREADS,
     WEIGHT,
@@ -208,9 +209,6 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
-STDOUT = "-"
-
-
 def applied(model: Any, missing_columns: str | None) -> Any:
     """Return a model that treats columns that are not there as it is said, if it is."""
     own = getattr(model, "model_", model)  # of a calibrated one
@@ -232,7 +230,8 @@ def applied(model: Any, missing_columns: str | None) -> Any:
 @click.argument("data", nargs=-1, required=True)
 @output(
     "File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts; or - "
-    "for standard output."
+    "for standard output.",
+    str,
 )
 @click.option(
     "--format",

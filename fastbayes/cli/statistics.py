@@ -27,6 +27,7 @@ from fastbayes.cli.options import (
     files_of,
     folds,
     of_columns,
+    output,
     rejected,
     statistics_from,
 )
@@ -70,9 +71,7 @@ LARGEST = 5  # pairs that are named
 )
 @click.argument("data", nargs=-1, required=True)
 @TARGET
-@click.option(
-    "-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).", **COMMON
-)
+@output("File to write (.fbs).")
 @click.option(
     "--part",
     metavar="I/N",
@@ -224,13 +223,7 @@ def _numbers_of(part: str) -> tuple[int, int]:
     is_flag=True,
     help="Let rows count that are in already, and take rows out that are not known to be in.",
 )
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    help="File to write (.fbs); it may be one of FILES.",
-)
+@output("File to write (.fbs); it may be one of FILES.")
 @FORCE
 @JSON
 def merge(
