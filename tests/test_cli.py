@@ -403,6 +403,16 @@ def test_inspect__says_what_our_kernels_do_not_decode(tmp_path: Path) -> None:
     assert "read by pyarrow: encoded as BYTE_STREAM_SPLIT" in shown
 
 
+@pytest.mark.parametrize(
+    "option", [["--target", "play"], ["--pairs"], ["--numeric", "mdl"], ["--on-error", "skip"]]
+)
+def test_inspect__options_of_data_go_with_data(
+    model: Path, tmp_path: Path, option: list[str]
+) -> None:
+    said = fails("inspect", model, *option, folder=tmp_path, code=2)
+    assert f"{option[0]} goes with DATA: {model} is a file of a model or statistics" in said
+
+
 def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
     table = tennis(10).append_column("tags", pa.array([["a"]] * 10))
     data = parquet(table, tmp_path / "d.parquet")

@@ -26,6 +26,7 @@ from fastbayes.cli.options import (
     THREADS,
     files_of,
     folds,
+    given,
     of_columns,
     output,
     rejected,
@@ -290,13 +291,21 @@ def _report(
 @MEMORY_LIMIT
 @THREADS
 @JSON
-def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> None:
+@click.pass_context
+def inspect(
+    ctx: click.Context, /, path: str, target: str | None, as_json: bool, **planning: Any
+) -> None:
     """Say what is in a model, statistics or DATA.
 
     Of DATA: the columns, how they would be used, and the memory that counting them needs.
     """
+    ours = path != STDIN and _written_by_us(path)
+    for option, _ in given(ctx, {"target": target, **planning}).values() if ours else ():
+        raise click.UsageError(
+            f"{option} goes with DATA: {path} is a file of a model or statistics.", ctx
+        )
     source = files_of(path, planning)
-    if source is not path or not _written_by_us(path):
+    if not ours:
         for name in ("numeric", "discretize"):
             if planning[name] is None:
                 del planning[name]
