@@ -319,6 +319,17 @@ def test_explain__is_the_table_of_the_library(data: Path, model: Path) -> None:
     assert "contribution_yes" in shown
 
 
+def test_explain__reads_as_it_advises(model: Path, tmp_path: Path) -> None:
+    good = ["sky,warmth,degrees", "sunny,hot,29.4", "rain,mild,20"]
+    (tmp_path / "good.csv").write_text("\n".join(good))
+    (tmp_path / "bad.csv").write_text("\n".join([*good[:2], "rain,mild", good[2]]))
+    said = fails("explain", model, tmp_path / "bad.csv", "--row", "1", folder=tmp_path)
+    assert said.endswith("leave such rows out (--on-error skip-rows)")
+    options = ["--row", "1", "--on-error", "skip-rows", "--max-rejected", "0.5"]
+    found = answer("explain", model, tmp_path / "bad.csv", *options)
+    assert found == answer("explain", model, tmp_path / "good.csv", "--row", "1")
+
+
 def test_explain__rows_that_are_not_there(data: Path, model: Path, tmp_path: Path) -> None:
     said = fails("explain", model, data, "--row", "1000", folder=tmp_path)
     assert "there is no row 1000" in said
@@ -392,6 +403,16 @@ def test_inspect__says_what_our_kernels_do_not_decode(tmp_path: Path) -> None:
     assert "read by pyarrow: encoded as BYTE_STREAM_SPLIT" in shown
 
 
+@pytest.mark.parametrize(
+    "option", [["--target", "play"], ["--pairs"], ["--numeric", "mdl"], ["--on-error", "skip"]]
+)
+def test_inspect__options_of_data_go_with_data(
+    model: Path, tmp_path: Path, option: list[str]
+) -> None:
+    said = fails("inspect", model, *option, folder=tmp_path, code=2)
+    assert f"{option[0]} goes with DATA: {model} is a file of a model or statistics" in said
+
+
 def test_inspect__data_that_cannot_be_used_as_they_are(tmp_path: Path) -> None:
     table = tennis(10).append_column("tags", pa.array([["a"]] * 10))
     data = parquet(table, tmp_path / "d.parquet")
@@ -449,6 +470,10 @@ def test_generate__lists_presets() -> None:
         (["fit", "d", "--target", "y", "-o", "m", "--columns", '"a'], "--columns"),
         (["predict", "m.fb", "d", "-o", "out.txt"], ".parquet"),
         (["predict", "m.fb", "d"], "--output"),
+        (["fit", "d", "--target", "y", "-o", "-"], "a path is needed"),
+        (["count", "d", "--target", "y", "-o", "-"], "a path is needed"),
+        (["merge", "a.fbs", "b.fbs", "-o", "-"], "a path is needed"),
+        (["generate", "--preset", "flights", "--rows", "5", "-o", "-"], "a path is needed"),
     ],
 )
 def test_usage__exit_2_and_a_hint(tmp_path: Path, args: list[str], hint: str) -> None:

@@ -197,6 +197,8 @@ def test_other_commands__say_what_they_cannot_do_in_one_scan(model: Path, tmp_pa
     assert fb.load(tmp_path / "m.fb").statistics_ == fb.count(data, "play")
     judged = [piped(given, "evaluate", model, one, "--json")[0] for one in ("-", data)]
     assert judged[0] == judged[1]
+    explained = [piped(given, "explain", model, one, "--row", "7")[0] for one in ("-", data)]
+    assert explained[0] == explained[1]
     out = ["-o", tmp_path / "x"]
     for args in (
         ["fit", "-", *target, "--model", "tan", *out],

@@ -184,3 +184,28 @@ def test_inspect__names_fields(tmp_path: Path) -> None:
     source = open_source(tmp_path / "t.parquet")
     assert source.schema.names == NAMES
     assert {*source.handed_over()} == {*NAMES[:3]}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "arrow"])
+def test_fields__that_are_named_as_a_column(tmp_path: Path, kind: str) -> None:
+    good = [{"x": {"p": i % 2}, "y": "uv"[i % 2]} for i in range(6)]
+    bad = [{**row, "x.p": "ab"[i % 2]} for i, row in enumerate(good)]
+    said = r"has two columns named 'x\.p'; rename or drop one"
+    with pytest.raises(SchemaError, match=said):
+        fb.count(pa.Table.from_pylist(bad), "y")
+    for name, rows in (("a", good), ("b", bad)):
+        path, table = tmp_path / f"{name}.{kind}", pa.Table.from_pylist(rows)
+        if kind == "jsonl":
+            path.write_text("\n".join(map(json.dumps, rows)))
+        elif kind == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(path, table.schema) as writer:
+                writer.write_table(table)
+    for source in (path, str(tmp_path)):
+        with pytest.raises(SchemaError, match=f"b.{kind} {said}"):
+            fb.count(source, "y")
+    with pytest.raises(SchemaError, match=f"b.{kind} {said}"):
+        fb.count(fb.Files(path, on_error="skip"), "y")
+    left_out = fb.count(fb.Files(str(tmp_path), on_error="skip"), "y", on_error="skip")
+    assert left_out == fb.count(tmp_path / f"a.{kind}", "y")

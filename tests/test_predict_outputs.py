@@ -326,10 +326,59 @@ def test_delta__what_the_library_refuses_names_the_target(
     model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
 ) -> None:
     needs("deltalake")
-    wide = table.append_column("span", pa.array([1] * ROWS, pa.time64("us")))
-    with pytest.raises(fb.DataError, match=rf"^{tmp_path}/t: .*[Tt]ime64"):
-        fb.predict_to(model, wide, tmp_path / "t", format="delta", keys=["span"])
+    wide = table.append_column("bytes", pa.array([[200]] * ROWS, pa.list_(pa.uint8())))
+    with pytest.raises(fb.DataError, match=rf"^{tmp_path}/t: .*UInt8"):
+        fb.predict_to(model, wide, tmp_path / "t", format="delta", keys=["bytes"])
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("missing", ["", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize("coded", [False, True])
+def test_delta__text_that_would_be_missing(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path, missing: str, *, coded: bool
+) -> None:
+    needs("deltalake")
+    words = pa.array([*["a", None] * (ROWS // 2 - 1), "b", missing])
+    wide = table.append_column("word", words.dictionary_encode() if coded else words)
+    options: dict[str, Any] = {"format": "delta", "keys": ["id", "word"]}
+    said = f"column 'word' holds '{missing}', which says .* that a value is missing; write it with"
+    with pytest.raises(fb.DataError, match=said):
+        fb.predict_to(model, wide, tmp_path / "t", partition_by="word", **options)
+    assert [*tmp_path.iterdir()] == []
+    fb.predict_to(model, wide, tmp_path / "t", **options)
+    assert rows_of(tmp_path / "t")["word"].to_pylist() == words.to_pylist()
+    rest = wide.slice(0, ROWS - 1)
+    fb.predict_to(model, rest, tmp_path / "t", partition_by="word", force=True, **options)
+    assert rows_of(tmp_path / "t")["word"].to_pylist() == words.to_pylist()[:-1]
+
+
+def test_delta__a_partition_of_no_type(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
+) -> None:
+    needs("deltalake")
+    wide = table.append_column("nothing", pa.nulls(ROWS))
+    keys = ["id", "nothing"]
+    with pytest.raises(fb.SchemaError, match="partition_by='nothing' is missing in all rows"):
+        fb.predict_to(
+            model, wide, tmp_path / "t", format="delta", keys=keys, partition_by="nothing"
+        )
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_delta__unsigned_integers_beyond_its_own(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
+) -> None:
+    needs("deltalake")
+    for most in (2**63 - 1, 2**63):
+        values = pa.array([most, None, 0] * (ROWS // 3), pa.uint64())
+        wide = table.select(["id", "x"]).append_column("large", values)
+        if most == 2**63:
+            with pytest.raises(fb.DataError, match=f"column 'large' holds {most}, over {most - 1}"):
+                fb.predict_to(model, wide, tmp_path / "t", format="delta", force=True)
+        else:
+            fb.predict_to(model, wide, tmp_path / "t", format="delta")
+        read = rows_of(tmp_path / "t")["large"]
+        assert read.to_pylist() == [2**63 - 1, None, 0] * (ROWS // 3)
 
 
 def test_delta__unsigned_integers_that_fit(

@@ -27,6 +27,7 @@ from fastbayes.cli.options import (
     OF_FILES,
     READ,
     READING,
+    STDOUT,
     TARGET,
     THREADS,
     WEIGHT,
@@ -208,9 +209,6 @@ def _holds(stats: fb.Statistics, needed: str, model: Any) -> bool:
     return needed in stats.parts or (one and "pairs" in stats.parts)
 
 
-STDOUT = "-"
-
-
 def applied(model: Any, missing_columns: str | None) -> Any:
     """Return a model that treats columns that are not there as it is said, if it is."""
     own = getattr(model, "model_", model)  # of a calibrated one
@@ -232,7 +230,8 @@ def applied(model: Any, missing_columns: str | None) -> Any:
 @click.argument("data", nargs=-1, required=True)
 @output(
     "File to write: .parquet, .arrow, .csv or .jsonl; or a directory for parts; or - "
-    "for standard output."
+    "for standard output.",
+    str,
 )
 @click.option(
     "--format",
@@ -342,9 +341,15 @@ def predict(
     help="Row to explain, counted from 0; may be given more than once.  [default: 0]",
 )
 @click.option("--rows", "first", type=click.IntRange(1), help="Explain the first N rows.")
+@FILES
 @JSON
 def explain(
-    model: str, data: str, wanted: tuple[int, ...], first: int | None, as_json: bool
+    model: str,
+    data: str,
+    wanted: tuple[int, ...],
+    first: int | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Say what each column of rows of DATA adds to the log joint of each class of MODEL.
 
@@ -355,7 +360,7 @@ def explain(
     fitted = model_from(model)
     schema_of(fitted, "explain")
     places = sorted({*wanted} or {*range(first or 1)})
-    source = open_features(fitted, data)
+    source = open_features(fitted, files_of(data, options))
     rows, read = rows_at(source, places)
     refuse(
         first is None and read <= places[-1],

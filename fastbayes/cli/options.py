@@ -30,6 +30,8 @@ from fastbayes.scan.density_spec import KINDS
 
 Reader = Callable[[Any, Any, str | None], Any]
 
+STDIN = STDOUT = "-"
+
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
@@ -306,12 +308,18 @@ def defaulted(*flags: str, **attributes: Any) -> Command:
     return click.option(*flags, show_default=True, **attributes)
 
 
-def output(help: str, check: Callable[[str], object] = str) -> Command:
+def a_path(value: str) -> None:
+    """Raise DataError where an output is no path: standard output takes predictions alone."""
+    refuse(value == STDOUT, "- is standard output, which takes predictions alone: a path is needed")
+
+
+def output(help: str, check: Callable[[str], object] = a_path, *, required: bool = True) -> Command:
     """Return the option of a file to write, refused where the `check` of its name fails."""
 
-    def checked(_: click.Context, __: click.Parameter, value: str) -> str:
+    def checked(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
         try:
-            check(value)
+            if value is not None:
+                check(value)
         except DataError as error:
             raise click.BadParameter(str(error)) from error
         return value
@@ -319,7 +327,7 @@ def output(help: str, check: Callable[[str], object] = str) -> Command:
     return click.option(
         "-o",
         "--output",
-        required=True,
+        required=required,
         type=click.Path(),
         callback=checked,
         help=help,
@@ -435,9 +443,6 @@ OF_FILES = (
     "max_rejected",
     "storage_options",
 )
-
-
-STDIN = "-"
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:

@@ -26,7 +26,9 @@ from fastbayes.cli.options import (
     THREADS,
     files_of,
     folds,
+    given,
     of_columns,
+    output,
     rejected,
     statistics_from,
 )
@@ -70,9 +72,7 @@ LARGEST = 5  # pairs that are named
 )
 @click.argument("data", nargs=-1, required=True)
 @TARGET
-@click.option(
-    "-o", "--output", required=True, type=click.Path(), help="File to write (.fbs).", **COMMON
-)
+@output("File to write (.fbs).")
 @click.option(
     "--part",
     metavar="I/N",
@@ -224,13 +224,7 @@ def _numbers_of(part: str) -> tuple[int, int]:
     is_flag=True,
     help="Let rows count that are in already, and take rows out that are not known to be in.",
 )
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    help="File to write (.fbs); it may be one of FILES.",
-)
+@output("File to write (.fbs); it may be one of FILES.")
 @FORCE
 @JSON
 def merge(
@@ -297,13 +291,21 @@ def _report(
 @MEMORY_LIMIT
 @THREADS
 @JSON
-def inspect(path: str, target: str | None, as_json: bool, **planning: Any) -> None:
+@click.pass_context
+def inspect(
+    ctx: click.Context, /, path: str, target: str | None, as_json: bool, **planning: Any
+) -> None:
     """Say what is in a model, statistics or DATA.
 
     Of DATA: the columns, how they would be used, and the memory that counting them needs.
     """
+    ours = path != STDIN and _written_by_us(path)
+    for option, _ in given(ctx, {"target": target, **planning}).values() if ours else ():
+        raise click.UsageError(
+            f"{option} goes with DATA: {path} is a file of a model or statistics.", ctx
+        )
     source = files_of(path, planning)
-    if source is not path or not _written_by_us(path):
+    if not ours:
         for name in ("numeric", "discretize"):
             if planning[name] is None:
                 del planning[name]

@@ -11,7 +11,7 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli.help import BriefCommand
-from fastbayes.cli.options import FORCE, JSON, defaulted
+from fastbayes.cli.options import FORCE, JSON, defaulted, output
 from fastbayes.cli.progress import bar
 from fastbayes.cli.show import fields, show, size, table
 from fastbayes.core.suggestions import did_you_mean
@@ -29,7 +29,7 @@ from fastbayes.evaluation.environment import doctor as examine
 )
 @click.option("--preset", help="What the table is like: one of --list.")
 @click.option("--rows", type=click.IntRange(0), help="Number of rows.")
-@click.option("-o", "--output", type=click.Path(), help="Directory to write.")
+@output("Directory to write.", required=False)
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
 @defaulted("--seed", type=click.IntRange(0), default=0)
 @click.option(

@@ -361,6 +361,10 @@ class FileSource(Source):
         for _ in in_order(check, self._readers, _threads_for(self._readers)):
             pass
 
+    def local_files(self) -> list[str]:
+        """Return the paths of files of this machine that are read."""
+        return [reader.file.path for reader in self._readers if reader.file.local]
+
     def ledger(self) -> Ledger:
         """Return the files and their row groups; of those that are known to be empty none.
 

@@ -222,6 +222,10 @@ class Source(ABC):
     def check_unchanged(self) -> None:  # noqa: B027  # rows in memory do not change
         """Raise DataError where rows are known to be no longer those that were found."""
 
+    def local_files(self) -> list[str]:
+        """Return the paths of files of this machine that are read."""
+        return []
+
     def ledger(self) -> Ledger:
         """Return the files whose rows these are; empty for rows that come from elsewhere."""
         return Ledger()
@@ -309,6 +313,10 @@ class SourceView(Source):
     def rows_of_segment(self) -> int:
         """Return about how many rows the largest segment has."""
         return self.source.rows_of_segment()
+
+    def local_files(self) -> list[str]:
+        """Return the paths of files of this machine that are read."""
+        return self.source.local_files()
 
     def ledger(self) -> Ledger:
         """Return the files whose rows these are."""

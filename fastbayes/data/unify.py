@@ -150,8 +150,11 @@ def unify_schemas(
     Raises
     ------
     SchemaError
-        For a column that no file has, and for files that do not fit together: names both.
+        For a column that no file has, two of one name in a file, and files that do not fit
+        together: names both.
     """
+    for part in parts:
+        check_names(part.schema.names, part.files[0])
     first = parts[0]
     here = parts if mode == "union" else parts[:1]
     known = dict.fromkeys(name for part in here for name in part.schema.names)
@@ -210,13 +213,22 @@ def _of_two_types(name: str, mine: pa.DataType, owner: str, kind: pa.DataType, f
 def odd_ones(
     parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns
 ) -> dict[int, SchemaError]:
-    """Return which parts do not fit with the others, by position, with the reason.
+    """Return which parts cannot be read with the others, by position, with the reason.
 
-    Of a column that has several types, none of which holds the others, the type stays that most
-    files have, the first of those; then files that are not as the `mode` wants them by the first.
+    Those with two columns of one name; of a column that has several types, none of which holds the
+    others, all but the type that most files have, the first of those; then files that are not as
+    the `mode` wants them by the first. Raises SchemaError where none are left.
     """
     odd: dict[int, SchemaError] = {}
     left = dict(enumerate(parts))
+    for i, part in enumerate(parts):
+        try:
+            check_names(part.schema.names, part.files[0])
+        except SchemaError as error:
+            odd[i] = error
+            del left[i]
+    if not left:
+        raise odd[0]
     for name in dict.fromkeys(n for part in parts for n in part.schema.names):
         if columns is not None and name not in columns:
             continue

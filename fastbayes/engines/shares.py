@@ -226,6 +226,10 @@ class Shares(Workers):
         """Raise DataError where files are no longer those that were found."""
         self._files.check_unchanged()
 
+    def local_files(self) -> list[str]:
+        """Return the paths of files of this machine that are read."""
+        return self._files.local_files()
+
     def counted(self, work: Work[Any]) -> Iterable[bytes]:
         """Return what `work` says of the files of each worker."""
         shares = self._files.shares(self._paths.parts)

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import atomic_directory, check_directory, real_path, sync, telling_full
 from fastbayes.data.segments import first_line
+from fastbayes.data.unify import is_text
+from fastbayes.scan.partitioned_files import MISSING
 
 # Bytes of each partition that the library holds before they become a file; by default up to 100 MB
 # of each, which may be the whole table.
@@ -57,6 +60,13 @@ def write_table(
         When the table cannot be written.
     """
     plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+    for name in partition_by:
+        refuse(
+            pa.types.is_null(plain.field(name).type),
+            f"partition_by={name!r} is missing in all rows, and has no type: a Delta table has no "
+            "such partitions; cast it to text, or choose another column",
+            SchemaError,
+        )
     said = {key.decode(): value.decode() for key, value in schema.metadata.items()}
     options: dict[str, Any] = {
         "partition_by": [*partition_by] or None,
@@ -64,9 +74,7 @@ def write_table(
     }
     if partition_by:
         options["target_file_size"] = PARTITION_BYTES
-    given = (
-        pa.RecordBatch.from_arrays(batch.columns, schema=schema).cast(plain) for batch in batches
-    )
+    given = (_converted(batch, plain, partition_by) for batch in batches)
     with telling_full(path):
         if is_table(path):
             _handed_over(path, given, plain, mode="overwrite", schema_mode="overwrite", **options)
@@ -151,12 +159,40 @@ def _library() -> Any:
         ) from error
 
 
-# By the width of unsigned integers, which a table lacks: what holds them.
-_SIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64()}
+# By the width of unsigned integers, which a table lacks: what holds them, of 64 bits the most.
+_SIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.int64()}
+MOST = 2**63 - 1
+# Text that says in the log of a table that a partition lacks the value.
+UNSAID = ("", MISSING)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type of a column in a table, which knows no dictionaries."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
-    return _SIGNED.get(kind.bit_width, kind) if pa.types.is_unsigned_integer(kind) else kind
+    return _SIGNED[kind.bit_width] if pa.types.is_unsigned_integer(kind) else kind
+
+
+def _converted(
+    batch: pa.RecordBatch, schema: pa.Schema, partition_by: Sequence[str]
+) -> pa.RecordBatch:
+    """Return rows in the types of a table.
+
+    Raises DataError where it cannot hold a value, or would take it for a missing one.
+    """
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        if column.type == pa.uint64() and (most := pc.max(column).as_py() or 0) > MOST:
+            raise DataError(
+                f"column {field.name!r} holds {most}, over {MOST}, the largest integer of a Delta "
+                "table; choose other columns by `keys`, cast it to text, or write Parquet"
+            )
+        columns.append(column := column.cast(field.type))
+        if field.name in partition_by and is_text(field.type):
+            for text in UNSAID:
+                refuse(
+                    pc.any(pc.equal(column, text)).as_py(),
+                    f"column {field.name!r} holds {text!r}, which says in the partitions of a "
+                    "Delta table that a value is missing; write it without partition_by",
+                )
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.data.unify import is_text
 
 TEXT = pa.large_string()
@@ -31,38 +30,6 @@ def lines_of(batch: pa.RecordBatch) -> pa.Buffer:
     first, last = (lines.offset, lines.offset + len(lines))
     places = np.frombuffer(lines.buffers()[1], np.int64)
     return lines.buffers()[2].slice(places[first], places[last] - places[first])
-
-
-def check_types(schema: pa.Schema) -> None:
-    """Raise SchemaError where a column is of a type that is not written as JSON."""
-    for field in schema:
-        refuse(
-            not _known(field.type),
-            f"column {field.name!r} is {field.type}, which JSON lines do not hold; choose the "
-            "columns to copy by keys, or write Parquet",
-            SchemaError,
-        )
-
-
-def _known(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _known(kind.value_type)
-    if types.is_struct(kind):
-        return all(_known(field.type) for field in kind)
-    if _is_list(kind):
-        return _known(kind.value_type)
-    return bool(
-        is_text(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_boolean(kind)
-        or types.is_null(kind)
-        or types.is_date(kind)
-        or types.is_time(kind)
-        or types.is_timestamp(kind)
-    )
 
 
 def _is_list(kind: pa.DataType) -> bool:

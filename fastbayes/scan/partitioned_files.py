@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.suggestions import did_you_mean
+from fastbayes.scan.format_types import has_words
 from fastbayes.scan.row_files import TEXT, RowWriter, prepared
 
 # Of the directory of rows in which a column is missing.
@@ -51,8 +52,9 @@ def check_partition_by(
         )
         kind = decoded(columns.field(name).type)
         refuse(
-            pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
-            f"partition_by={name!r} is {kind}, which cannot stand in the name of a directory",
+            not _can_name(kind),
+            f"partition_by={name!r} is {kind}, which cannot stand in the name of a directory; cast "
+            "it to text, or choose another column",
             SchemaError,
         )
     refuse(len({*by}) < len(by), f"partition_by={[*by]} names a column twice", SchemaError)
@@ -61,6 +63,15 @@ def check_partition_by(
         f"partition_by={[*by]} leaves no column for the files; copy another one by `keys`",
         SchemaError,
     )
+
+
+def _can_name(kind: pa.DataType) -> bool:
+    """Return whether values of a type are found apart, and text says them."""
+    try:
+        pa.array([], kind).dictionary_encode()
+    except pa.ArrowNotImplementedError:
+        return False
+    return has_words(kind)
 
 
 def check_number(n_partitions: int, by: Sequence[str]) -> None:

@@ -59,20 +59,6 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
     return format
 
 
-def check_types(kind: str, schema: pa.Schema) -> None:
-    """Raise SchemaError before any work is done where text cannot hold the type of a column."""
-    if kind == "jsonl":
-        json_lines.check_types(schema)
-    for field in schema if kind == "csv" else ():
-        try:
-            pa.array([], field.type).cast(pa.string())
-        except pa.ArrowNotImplementedError:
-            raise SchemaError(
-                f"column {field.name!r} is {field.type}, which CSV does not hold; choose the "
-                "columns to copy by keys, or write Parquet"
-            ) from None
-
-
 def prepared(kind: str, batch: pa.RecordBatch) -> Prepared:
     """Return what a file of this kind takes for a batch, made in the calling thread."""
     if kind == "csv":
@@ -109,11 +95,6 @@ class RowWriter:
         Columns that Parquet gives neither a dictionary nor statistics.
     streamed
         Whether Arrow IPC is written as a stream, which has no footer.
-
-    Raises
-    ------
-    SchemaError
-        When the format does not hold the type of a column.
     """
 
     def __init__(
@@ -133,13 +114,10 @@ class RowWriter:
             self.write = file.write
             self.close = file.close if isinstance(sink, Path) else file.flush
             return
-        try:
-            if kind == "ipc":
-                writer = (pa.ipc.new_stream if streamed else pa.ipc.new_file)(sink, schema)
-            else:
-                writer = _parquet(sink, schema, uncoded)
-        except pa.ArrowNotImplementedError as error:
-            raise SchemaError(f"{error}; choose the columns to copy by keys") from error
+        if kind == "ipc":
+            writer = (pa.ipc.new_stream if streamed else pa.ipc.new_file)(sink, schema)
+        else:
+            writer = _parquet(sink, schema, uncoded)
         self.write = writer.write
 
         def close() -> None:

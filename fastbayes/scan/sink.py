@@ -11,17 +11,25 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.files import atomic, atomic_directory, check_directory, check_target
+from fastbayes.core.files import (
+    atomic,
+    atomic_directory,
+    check_directory,
+    check_target,
+    real_path,
+)
+from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
 from fastbayes.scan.delta_output import check_table, is_table, write_table
 from fastbayes.scan.engine import Progress
+from fastbayes.scan.format_types import check_types
 from fastbayes.scan.partitioned_files import check_partition_by
 from fastbayes.scan.prediction_blocks import Predicted, Predicting
 from fastbayes.scan.prediction_columns import PredictionColumns
 from fastbayes.scan.prediction_metadata import metadata_of
 from fastbayes.scan.prediction_parts import written_parts
 from fastbayes.scan.request import Counter
-from fastbayes.scan.row_files import Prepared, check_types, format_of
+from fastbayes.scan.row_files import Prepared, format_of
 
 logger = logging.getLogger("fastbayes")
 
@@ -107,8 +115,8 @@ def predict_to(
         Whether text and names of columns in CSV that a spreadsheet would run as a formula (they
         begin with =, +, -, @, a tab or a carriage return) are written after an apostrophe.
     force
-        Whether to replace a file that is there, or a directory that holds nothing but parts; a
-        Delta table gets a new version.
+        Whether to replace a file that is there, or a directory that holds nothing but parts, but
+        never files that are read; a Delta table gets a new version.
     filesystem
         A pyarrow or fsspec file system for the source.
     threads
@@ -156,6 +164,8 @@ def predict_to(
         lenient=takes_absent(model),
         filesystem=filesystem,
     )
+    if isinstance(path, str | os.PathLike):
+        _check_apart(opened, path)
     if copied is not None:
         log_rest(rest, opened.description)
     copied = rest if copied is None else copied
@@ -310,6 +320,23 @@ def check_output(
     )
     (check_directory if parts else check_target)(path, force=force)
     return kind, parts
+
+
+def _check_apart(rows: Source, path: str | os.PathLike[str]) -> None:
+    """Raise DataError where predictions would replace files that are read."""
+    target = real_path(path)
+    for read in rows.local_files() if target.exists() else ():
+        found = Path(os.path.realpath(read))
+        refuse(
+            target == found,
+            f"{os.fspath(path)} is what is read, which predictions would replace; name another "
+            "place",
+        )
+        refuse(
+            target in found.parents,
+            f"{os.fspath(path)} holds {read}, which is read, and which predictions would replace; "
+            "name another place",
+        )
 
 
 def _check_workers(rows: Any, name: str, kind: str, *, parts: bool) -> None:

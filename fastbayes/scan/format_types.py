@@ -1,0 +1,109 @@
+"""Which types of columns each format of rows holds, asked before any of them is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.data.unify import is_text
+
+
+def check_types(kind: str, schema: pa.Schema) -> None:
+    """Raise SchemaError where a format does not hold the type of a column."""
+    if kind not in _HOLDS:
+        return
+    holds, what, instead = _HOLDS[kind]
+    held = {each: holds(each) for each in {*schema.types}}  # a thousand classes are of one type
+    for field in schema:
+        refuse(
+            not held[field.type],
+            f"column {field.name!r} is {field.type}, which {what}; choose other columns by "
+            f"`keys`, cast it to text, or write {instead}",
+            SchemaError,
+        )
+
+
+def has_words(kind: pa.DataType) -> bool:
+    """Return whether text says every value of a type."""
+    if is_bytes(kind):
+        return False
+    try:
+        pa.array([], kind).cast(pa.string())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return whether values of this type are bytes, which are no text even where they look it."""
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
+    )
+
+
+def _json_holds(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _json_holds(kind.value_type)
+    if types.is_struct(kind):
+        return all(_json_holds(field.type) for field in kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _json_holds(kind.value_type)
+    return bool(
+        is_text(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_decimal(kind)
+        or types.is_boolean(kind)
+        or types.is_null(kind)
+        or types.is_date(kind)
+        or types.is_time(kind)
+        or types.is_timestamp(kind)
+    )
+
+
+def _delta_holds(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _delta_holds(kind.value_type)
+    if types.is_nested(kind):  # a union is, too
+        inner = [kind.field(i).type for i in range(kind.num_fields)]
+        return bool(inner) and not types.is_union(kind) and all(map(_delta_holds, inner))
+    return bool(
+        is_text(kind)
+        or is_bytes(kind)
+        or types.is_integer(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
+        or types.is_decimal128(kind)
+        or types.is_boolean(kind)
+        or types.is_null(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+    )
+
+
+def _parquet_holds(kind: pa.DataType) -> bool:
+    import pyarrow.parquet as pq
+
+    try:
+        pq.write_metadata(pa.schema([("column", kind)]), pa.BufferOutputStream())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+# By format, but for Arrow IPC, which holds all: whether it holds a type, what is said where it does
+# not, and a format that does.
+_HOLDS: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
+    "csv": (has_words, "CSV does not hold", "Parquet"),
+    "jsonl": (_json_holds, "JSON lines do not hold", "Parquet"),
+    "delta": (_delta_holds, "a Delta table does not hold", "Parquet"),
+    "parquet": (_parquet_holds, "Parquet does not hold", "Arrow IPC"),
+}
