@@ -178,6 +178,24 @@ def test_tabu_and_restarts_are_no_worse_than_climbing():
     assert better >= 2
 
 
+@pytest.mark.parametrize("score", ["mdl", "bdeu"])
+def test_restarts_find_parents_that_tell_nothing_alone(score):
+    rng = np.random.default_rng(0)
+    a, b, d = rng.integers(0, 2, (3, 500))
+    columns = {"a": a, "b": b, "c": a ^ b, "d": d}
+    table = pa.table({name: codes.astype(str) for name, codes in columns.items()})
+    options = {"score": score, "required": [("d", "b")], "forbidden": [("c", "b")]}
+    options |= {"order": ["d", "b", "c", "a"], "max_parents": 2}
+    assert not any(learned(table, **options, restarts=0).parents[name] for name in "ac")
+    best = learned(table, **options, search="exact")
+    assert best.parents["a"] == ("b", "c")
+    for seed in range(4):
+        found = learned(table, **options, seed=seed)
+        assert found.parents == best.parents
+        again = learned(table, **options, seed=seed)
+        assert [step[:5] for step in again.trace] == [step[:5] for step in found.trace]
+
+
 @pytest.mark.parametrize("score", SCORES)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=6, deadline=None)

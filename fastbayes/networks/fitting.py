@@ -423,7 +423,8 @@ class LearnMixin(NetworkTables):
         start
             The graph that climbs begin with: {node: parents}, edges, or a network.
         restarts
-            Further climbs from graphs near the best one; 0 is the textbook algorithm.
+            Further climbs from graphs near the best one, which lack some of its edges or have
+            others besides; 0 is the textbook algorithm.
         seed
             Seed of the restarts.
         time_limit
