@@ -161,6 +161,29 @@ def test_predict__opens_structs_too(tmp_path: Path) -> None:
     )
 
 
+def test_predictor__takes_a_null_struct_as_the_model_does() -> None:
+    rows = nested()
+    model = fb.NaiveBayes().fit(rows, "y")
+    predictor = model.predictor()
+    held = rows["device"].to_pylist()[5]
+    for device in (None, {"os": "a", "screen": None}, held):
+        table = pa.table({"device": pa.array([device], rows["device"].type), "a": ["u"]})
+        wanted = model.predict_proba(table)[0]
+        assert predictor.predict_proba({"device": device, "a": "u"}).tolist() == wanted.tolist()
+    null = predictor.predict_proba({"device": None, "a": "u"}).tolist()
+    assert predictor.predict_proba({"device": float("nan"), "a": "u"}).tolist() == null
+    for row in ({"device": 3.0, "a": "u"}, {"a": "u"}, {"device": {"os": "a"}, "a": "u"}):
+        with pytest.raises(SchemaError, match=r"no column 'device\.(os|screen\.width)' in the row"):
+            predictor.predict(row)
+
+
+def test_a_column__is_no_struct_of_another() -> None:
+    rows = pa.table({"s": [*"ab"] * 20, "s.p": [*"uuvv"] * 10, "y": [*"np"] * 20})
+    predictor = fb.NaiveBayes().fit(rows, "y").predictor()
+    with pytest.raises(SchemaError, match=r"no column 's\.p' in the row"):
+        predictor.predict({"s": None})
+
+
 def test_a_field__may_be_a_date() -> None:
     days = [{"when": dt.date(2020, 1, 1) + dt.timedelta(i * 5)} for i in range(100)]
     stats = fb.count({"event": days, "y": [*"np" * 50]}, "y")

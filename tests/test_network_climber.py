@@ -97,6 +97,22 @@ def test_best__is_the_best_of_all_moves(name, seed):
         assert allowed(climbing.parents, limits)
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_restarts_reach_every_edge_that_may_be(seed):
+    """From the required edges alone, which hide no other."""
+    rng, climbing, limits = climber(seed, "bdeu")
+    reached = set()
+    for _ in range(300):
+        parents = climbing.joined(rng)
+        assert allowed(parents, limits)
+        reached |= {(u, v) for v in range(N) for u in members(parents[v])}
+    for u, v in itertools.permutations(range(N), 2):
+        more = list(limits.required)
+        more[v] |= 1 << u
+        assert ((u, v) in reached) == allowed(more, limits)
+
+
 def turned_by_hand(climbing, random, times):
     parents = list(climbing.parents)
     for _ in range(times):

@@ -5,6 +5,7 @@ A null struct has null fields.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -44,6 +45,14 @@ def flat_row(row: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+def null_fields(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, None]:
+    """Return which of the names that a row of values lacks are fields of structs null there."""
+    lacking = [name for name in names if name not in row]
+    null = {k for k, v in row.items() if v is None or (isinstance(v, float) and math.isnan(v))}
+    null.difference_update(names)  # a column that is read itself is no struct
+    return {name: None for name in lacking if _root(name, null) in null}
 
 
 def roots(names: Iterable[str], there: Iterable[str]) -> list[str]:

@@ -419,11 +419,13 @@ class LearnMixin(NetworkTables):
         required, forbidden
             Edges (parent, child) that the graph must have, and must not have.
         order
-            All nodes: edges only go from earlier to later ones.
+            All nodes: edges only go from earlier to later ones. The tree of "chow_liu" begins at
+            the first, and is refused where it goes against the others.
         start
             The graph that climbs begin with: {node: parents}, edges, or a network.
         restarts
-            Further climbs from graphs near the best one; 0 is the textbook algorithm.
+            Further climbs from graphs near the best one, which lack some of its edges or have
+            others besides; 0 is the textbook algorithm.
         seed
             Seed of the restarts.
         time_limit

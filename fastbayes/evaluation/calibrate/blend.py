@@ -171,12 +171,12 @@ class Blend(TableRows):
 
     members: Any = parameter(
         """
-        Names of models as in `compare`, unfitted classifiers of tables, or {name: one of these}; by
-        default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, AODE to which a missing
-        value is one of its own, models with covariances, logistic regression and that of pairs of
-        columns, those that the rows allow and that take no longer than `compare` lets models take
-        unasked; with more than 256 columns naive Bayes, of normal densities and of bins, and
-        logistic regression.
+        Names of models as in `compare`, but for "prior", unfitted classifiers of tables, or {name:
+        one of these}; by default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, AODE to
+        which a missing value is one of its own, models with covariances, logistic regression and
+        that of pairs of columns, those that the rows allow and that take no longer than `compare`
+        lets models take unasked; with more than 256 columns naive Bayes, of normal densities and of
+        bins, and logistic regression.
         """,
         default=None,
         kw_only=False,

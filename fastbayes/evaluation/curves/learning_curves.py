@@ -93,7 +93,7 @@ def learning_curve(
     Parameters
     ----------
     models
-        Names as in `compare`, or "logistic"; models with their parameters; or {name: either}.
+        Names as in `compare`, but for "prior"; models with their parameters; or {name: either}.
         Estimators of scikit-learn get numeric columns as an array, others in a pandas frame.
     source
         As in `fastbayes.count`, to be read several times; it need not fit in memory.

@@ -495,7 +495,10 @@ class Classifier(TableRows):
     def partial_fit(
         self, X: Any, y: Any = None, *, classes: ArrayLike | None = None, sample_weight: Any = None
     ) -> Self:
-        """Learn from more data; any batching gives what one `fit` on all of it gives.
+        """Learn from more data, as one `fit` on all of it does, but for what is not learned anew.
+
+        Bins that are learned, the parents of `KDB` and the graph that `NetworkClassifier` learns
+        stay those of the first batch; with these, any batching gives what one `fit` gives.
 
         Parameters
         ----------

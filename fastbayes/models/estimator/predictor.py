@@ -19,7 +19,7 @@ from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature
 from fastbayes.data.dates import by_python
 from fastbayes.data.encode import Encoder
-from fastbayes.data.nested import flat_row
+from fastbayes.data.nested import flat_row, null_fields
 from fastbayes.data.segments import Place
 from fastbayes.scan.sink import takes_absent
 
@@ -164,6 +164,7 @@ class Predictor:
         if not all(name in row for name in names):
             row = flat_row(row)
             names = self._model.schema_.read_from(row)
+            row |= null_fields(row, names)
         if takes_absent(self._model):
             return {name: [row.get(name)] for name in names}
         if missing := [name for name in names if name not in row]:

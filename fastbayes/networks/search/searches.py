@@ -61,6 +61,18 @@ def _flags(parents: Sequence[int]) -> Flags:
     return np.array([[mask >> u & 1 for mask in parents] for u in range(n)], np.bool_).reshape(n, n)
 
 
+def _is_above(parents: Sequence[int], v: int, u: int) -> bool:
+    """Return whether a way leads from v to u."""
+    seen = waiting = 1 << u
+    while waiting and not seen >> v & 1:
+        higher = 0
+        for w in members(waiting):
+            higher |= parents[w]
+        waiting = higher & ~seen
+        seen |= waiting
+    return bool(seen >> v & 1)
+
+
 class Climber:
     """A graph that changes edge by edge, from `parents`, sets of bits, within the limits.
 
@@ -306,18 +318,40 @@ class Climber:
             parents[v] ^= 1 << u
         return parents
 
+    def joined(self, random: np.random.Generator) -> list[int]:
+        """Return a graph with one to four edges more, as far as there are some that may be added.
+
+        So parents are found that tell something only together, as a and b do where c is a xor b.
+        """
+        parents = list(self.parents)
+        may = np.flatnonzero(self._added(np.arange(self.n), None, np.inf) > -np.inf)
+        most = int(random.integers(1, 5))
+        for k in random.permutation(may).tolist():
+            u, v = divmod(k, self.n)
+            if parents[v].bit_count() < self.limits.max_parents and not _is_above(parents, v, u):
+                parents[v] |= 1 << u
+                most -= 1
+                if not most:
+                    break
+        return parents
+
     def restart(
         self, random: np.random.Generator, restarts: int, again: Callable[[], bool]
     ) -> None:
         """Climb from graphs near the best one, and end at the best of all.
 
+        Every other one has edges more, the rest have edges less, where there is one to take away.
+
         again  climbs or searches from where the climber is; says whether to go on
         """
         best, score = list(self.parents), self.score
-        for _ in range(restarts):
-            self.set(self.shaken(random))
+        adding = random.spawn(1)[0]
+        for k in range(restarts):
+            adds = k % 2 == 1 or not (self.edge & self.free).any()
+            self.set(self.joined(adding) if adds else self.shaken(random))
             going = again()
-            if self.score >= score - self.rounding:
+            # An equal graph is new ground to take edges from; what was added has to gain.
+            if self.score - score > (self.rounding if adds else -self.rounding):
                 best, score = list(self.parents), self.score
             self.set(best)
             if not going:

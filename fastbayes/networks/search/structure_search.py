@@ -204,7 +204,8 @@ def _searched(
     scores = FamilyScores(rows, rule)
     watch = _Watch(rule, names, asked.time_limit, progress)
     if asked.search == "chow_liu":
-        parents = tree(scores, names.index(asked.order[0]) if asked.order else 0)
+        parents = tree(scores, places[0] if places else 0)
+        _check_along(parents, limits, names)
     elif asked.search == "exact":
         parents = best_graph(scores, limits)
     elif asked.search == "k2":
@@ -282,6 +283,19 @@ def _limits(names: Sequence[str], asked: SearchOptions) -> tuple[Limits, list[in
             )
     DAG(_named(must, names))
     return Limits(must, not_, most), places
+
+
+def _check_along(parents: Sequence[int], limits: Limits, names: Sequence[str]) -> None:
+    """Refuse a tree that goes against the order, of which only the root could be followed."""
+    against = [(members(above & limits.forbidden[v]), v) for v, above in enumerate(parents)]
+    for us, v in against:
+        if us:
+            order = list(DAG(_named(parents, names)).order)
+            raise ValueError(
+                f"the tree that search='chow_liu' finds from {order[0]!r} has the edge "
+                f"{names[us[0]]!r} -> {names[v]!r}, against the order: leave the order out, use "
+                f"order={order}, or another search"
+            )
 
 
 def _parents_of(edges: Edges, what: str) -> dict[str, list[str]]:
