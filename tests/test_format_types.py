@@ -42,7 +42,7 @@ COLUMNS = {
     "empty": of({}, pa.struct([])),
     "nothing": pa.nulls(3),
 }
-BYTES = {"binary", "readable", "view", "fixed", "uuid"}
+BYTES = ("binary", "readable", "view", "fixed", "uuid")
 LACKS = {
     "csv": {*BYTES, "months", "list", "spans", "map", "empty"},
     "jsonl": {*BYTES, "span", "months", "spans", "map"},
