@@ -340,7 +340,8 @@ class Climber:
     ) -> None:
         """Climb from graphs near the best one, and end at the best of all.
 
-        Every other one has edges more, the rest have edges less, where there is one to take away.
+        Every other one has edges more, the rest have edges less, where there is one to take away. A
+        climb that comes to families whose counts do not fit in memory is given up.
 
         again  climbs or searches from where the climber is; says whether to go on
         """
@@ -348,8 +349,13 @@ class Climber:
         adding = random.spawn(1)[0]
         for k in range(restarts):
             adds = k % 2 == 1 or not (self.edge & self.free).any()
-            self.set(self.joined(adding) if adds else self.shaken(random))
-            going = again()
+            try:
+                self.set(self.joined(adding) if adds else self.shaken(random))
+                going = again()
+            except MemoryLimitError:
+                self.parents = [-1] * self.n  # of which gains may be there or not
+                self.set(best)
+                continue
             # An equal graph is new ground to take edges from; what was added has to gain.
             if self.score - score > (self.rounding if adds else -self.rounding):
                 best, score = list(self.parents), self.score
