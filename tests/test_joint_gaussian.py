@@ -194,8 +194,8 @@ def test_a_category_without_values__is_as_if_it_were_not_there(density: str, cel
         ]
         assert held_out[0] == held_out[1]
         if domains:
-            told = table.append_column("void", pa.array(["l"] * len(table)))
-            np.testing.assert_allclose(model.log_joint(told), joint - math.log(2), atol=1e-12)
+            declared = table.append_column("void", pa.array(["l"] * len(table)))
+            np.testing.assert_allclose(model.log_joint(declared), joint - math.log(2), atol=1e-12)
             assert set(model.sample(100, seed=0)["void"].to_pylist()) == {"k", "l"}
 
 

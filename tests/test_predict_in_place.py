@@ -18,7 +18,7 @@ from fastbayes.engines import Paths
 ROWS = pa.table({"x": ["a", "b", "a"], "y": ["u", "v", "u"]})
 MODEL = fb.NaiveBayes().fit(ROWS, "y")
 LENIENT = fb.NaiveBayes(missing_columns="marginalize").fit(
-    ROWS.append_column("gone", pa.array(["p", "q", "q"])), "y"
+    ROWS.append_column("removed", pa.array(["p", "q", "q"])), "y"
 )
 READ = {
     "path": lambda path: path,

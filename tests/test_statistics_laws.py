@@ -402,8 +402,8 @@ def test_retraction__of_rows_that_weigh_little_is_refused_as_of_others(
     with pytest.raises(DataError, match=r"column 'x', class 'k'.* too few digits"):
         few + far - far
     near, one = of(rng.normal(size=80)), of(np.array([3.25]))
-    for gone in (near, one):
-        left = (few + gone - gone).parts[part].arrays()["scatter"]
+    for removed in (near, one):
+        left = (few + removed - removed).parts[part].arrays()["scatter"]
         np.testing.assert_allclose(left, few.parts[part].arrays()["scatter"], rtol=1e-9)
     for many in (near, far):
         left = one + many - many
