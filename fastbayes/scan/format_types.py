@@ -27,10 +27,13 @@ def check_types(kind: str, schema: pa.Schema) -> None:
 
 def has_words(kind: pa.DataType) -> bool:
     """Return whether text says every value of a type."""
-    if is_bytes(kind):
-        return False
+    return not is_bytes(kind) and implemented(lambda: pa.array([], kind).cast(pa.string()))
+
+
+def implemented(work: Callable[[], object]) -> bool:
+    """Return whether Arrow can do some work on a type, which only an attempt tells."""
     try:
-        pa.array([], kind).cast(pa.string())
+        work()
     except pa.ArrowNotImplementedError:
         return False
     return True
@@ -92,11 +95,8 @@ def _delta_holds(kind: pa.DataType) -> bool:
 def _parquet_holds(kind: pa.DataType) -> bool:
     import pyarrow.parquet as pq
 
-    try:
-        pq.write_metadata(pa.schema([("column", kind)]), pa.BufferOutputStream())
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
+    schema = pa.schema([("column", kind)])
+    return implemented(lambda: pq.write_metadata(schema, pa.BufferOutputStream()))
 
 
 # By format, but for Arrow IPC, which holds all: whether it holds a type, what is said where it does

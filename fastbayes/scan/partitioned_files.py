@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.suggestions import did_you_mean
-from fastbayes.scan.format_types import has_words
+from fastbayes.scan.format_types import has_words, implemented
 from fastbayes.scan.row_files import TEXT, RowWriter, prepared
 
 # Of the directory of rows in which a column is missing.
@@ -67,11 +67,7 @@ def check_partition_by(
 
 def _can_name(kind: pa.DataType) -> bool:
     """Return whether values of a type are found apart, and text says them."""
-    try:
-        pa.array([], kind).dictionary_encode()
-    except pa.ArrowNotImplementedError:
-        return False
-    return has_words(kind)
+    return has_words(kind) and implemented(lambda: pa.array([], kind).dictionary_encode())
 
 
 def check_number(n_partitions: int, by: Sequence[str]) -> None:
