@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.kernels import dispatch
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,6 +39,7 @@ def occurring(classes: Classes, n_classes: int) -> tuple[Classes, Ints]:
     """
     if n_classes <= FEW_CLASSES:
         return classes, np.arange(n_classes)
+    dispatch.in_python()
     here = np.flatnonzero(np.bincount(classes, minlength=n_classes))
     if len(here) == n_classes:
         return classes, here
@@ -237,6 +239,8 @@ class Statistic:
     counts_rows: ClassVar[bool] = False
     # Whether adding a batch does nothing with its rows but call kernels by `dispatch.call`.
     repeatable: ClassVar[bool] = False
+    # Whether that is so where no number is missing, and it looks at nothing but numbers and classes.
+    sums_repeatable: ClassVar[bool] = False
     # Statistics that are counted with it.
     companions: ClassVar[tuple[str, ...]] = ()
 
@@ -359,6 +363,18 @@ class Statistic:
             for key, held in self.arrays().items()
         }
         return self._holding(made)
+
+    def of_number(self, j: int) -> Self:
+        """Return what is held of one numeric column: what is added to it is added here."""
+        held = {}
+        for key, array in self.arrays().items():
+            at = self._specs[key].axes.index(NUMERIC)
+            held[key] = array[(slice(None),) * at + (slice(j, j + 1),)]
+        return self._holding(held, self.shape._replace(n_numeric=1))
+
+    def copy(self) -> Self:
+        """Return the same statistic in memory of its own."""
+        return self._holding({key: array.copy() for key, array in self.arrays().items()})
 
     def is_laid_out_like(self, other: Self) -> bool:
         """Return whether each cell stands where it does in another one."""

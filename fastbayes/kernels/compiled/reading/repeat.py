@@ -187,12 +187,14 @@ class RepeatedCalls:
 
     Attributes
     ----------
+    noted
+        As it was given.
     turn
         (1,) int64, blocks that were taken; the calls are made again from 0 on.
     """
 
     def __init__(self, noted: Sequence[BlockCalls], moving: Sequence[Moving]) -> None:
-        self._noted = noted
+        self.noted = noted
         self._own: object = None
         self.turn = np.zeros(1, np.int64)
         self._n_blocks = sum(part.times for part in noted)
@@ -232,7 +234,7 @@ class RepeatedCalls:
     def _run(self, words: NDArray[np.int64]) -> None:
         failed = repeat(*self.arguments(words))
         if failed >= 0:
-            calls = [function for part in self._noted for function, _ in part.calls]
+            calls = [function for part in self.noted for function, _ in part.calls]
             name = calls[failed].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
@@ -259,8 +261,13 @@ class RepeatedCalls:
         for begin, size, new in ranges:
             within = (held >= begin) & (held < begin + size)
             words[at[within]] = held[within] + (new - begin)
+        moves = self._moves.copy()
+        for begin, size, new in ranges:
+            within = (moves[:, 1] >= begin) & (moves[:, 1] < begin + size)
+            moves[within, 1] += new - begin
         other = copy.copy(self)
         other._words, other.turn, other._own = words, np.zeros(1, np.int64), (memory, own)
+        other._moves = readonly(moves)
         return other
 
     def run_on(self, threads: int) -> None:

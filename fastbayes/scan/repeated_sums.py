@@ -1,0 +1,130 @@
+"""Sums of the numbers of row groups that are alike, by calls that are noted down once.
+
+What is added up of numbers is one set for each row group, whose bits depend on the order of rows:
+the numbers are read to where those of the first row group lay, and added to sums that begin anew.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.data.encode import LookedUp
+from fastbayes.data.number_chunks import NumberCalls, NumberChunks
+from fastbayes.kernels import dispatch
+from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.parts import GrowingStatistics
+
+
+class RepeatedSums:
+    """What the numbers of a row group are read to, and their sums.
+
+    Parameters
+    ----------
+    reader
+        Reads the numbers.
+    own
+        The sums of the first such rows.
+    known
+        These rows.
+
+    Attributes
+    ----------
+    arrays
+        Memory that belongs to one thread.
+    """
+
+    def __init__(self, reader: NumberCalls, own: GrowingStatistics, known: LookedUp) -> None:
+        self.reader, self._own = reader, own
+        self._n_classes, self._cells = known.n_classes, known.cells
+        self._classes = np.zeros(known.n_rows, np.uint8)
+        self._parts = {name: part.blank() for name, part in own.held.items()}
+
+    @classmethod
+    def of(cls, numbers: NumberChunks, own: GrowingStatistics, known: LookedUp) -> Self | None:
+        """Return the sums of numbers as those of some rows are; None if Python looks at these."""
+        if known.n_classes > 1 << 8:
+            return None
+        together = not all(part.by_column for part in own.held.values())
+        made = cls(numbers.again(together=together), own, known)
+        try:
+            _noted(partial(made._add, made._columns()[0], 0, 1))
+        except dispatch.NotRepeatableError:
+            return None
+        return made
+
+    @property
+    def arrays(self) -> list[NDArray[Any]]:
+        """Memory that belongs to one thread."""
+        return [self._classes, self.reader.columns, *_arrays(self._parts)]
+
+    def elsewhere(self) -> Self:
+        """Return the same for another thread."""
+        other = copy.copy(self)
+        other.reader, other._classes = self.reader.elsewhere(), np.zeros_like(self._classes)
+        other._parts = {name: part.blank() for name, part in self._parts.items()}
+        return other
+
+    def behind(self, calls: Any, coded: LookedUp) -> Any:
+        """Return calls that add up the numbers of all rows after some that count these."""
+        kernels, n = dispatch.load("reading.repeat", coded.coding), coded.n_rows
+        whole = n - n % BLOCK_ROWS
+        blocks = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n - whole, 1)]
+        noted = [*calls.noted]
+        classes = _noted(partial(coded.write_classes, self._classes))
+        noted.append(kernels.BlockCalls(classes, n, 1, self))
+        for columns in self._columns():
+            for first, rows, times in blocks:
+                if rows and times:
+                    adding = _noted(partial(self._add, columns, first, rows))
+                    noted.append(kernels.BlockCalls(adding, rows, times, self))
+        return kernels.RepeatedCalls(noted, [(self._classes, self._classes.itemsize)])
+
+    def begin(self, descriptor: int, places: NDArray[np.int64]) -> None:
+        """Begin with the numbers of a row group of an open file: see `AlikeParts`."""
+        self.reader.begin(descriptor, *places)
+        for array in _arrays(self._parts):
+            array[...] = 0
+
+    def end(self) -> GrowingStatistics | None:
+        """Return the sums; None if Python must read these numbers: to say what is wrong, too."""
+        by_column = all(part.by_column for part in self._parts.values())
+        finite = all(bool(np.isfinite(array).all()) for array in _arrays(self._parts))
+        if not (self.reader.complete() and finite and (by_column or not self.reader.gaps())):
+            return None
+        sums = GrowingStatistics(self._own.wanted, weighted=self._own.weighted)
+        sums.held = {name: part.copy() for name, part in self._parts.items()}
+        return sums
+
+    def _columns(self) -> list[list[int]]:
+        """Return which columns are read and added one after the other, and which together."""
+        columns = [*range(len(self.reader.columns))]
+        if all(part.by_column for part in self._parts.values()):
+            return [[j] for j in columns]
+        return [columns]
+
+    def _add(self, columns: list[int], first: int, n: int) -> None:
+        numbers = tuple(self.reader.read(j, n) for j in columns)
+        classes, none = self._classes[first : first + n], np.zeros(0, np.bool_)
+        batch = Batch(n, classes, self._n_classes, (), none, numbers, None, self._cells)
+        for part in self._parts.values():
+            own = part.of_number(columns[0]) if part.by_column and len(columns) == 1 else part
+            own.update(batch)
+
+
+def _noted(work: Callable[[], None]) -> list[Any]:
+    """Return the calls that some work makes."""
+    calls: list[Any] = []
+    with dispatch.recording(calls):
+        work()
+    return calls
+
+
+def _arrays(parts: dict[str, Statistic]) -> list[NDArray[Any]]:
+    return [array for part in parts.values() for array in part.arrays().values()]
