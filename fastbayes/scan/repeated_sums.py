@@ -43,8 +43,8 @@ class RepeatedSums:
     def __init__(self, reader: NumberCalls, own: GrowingStatistics, known: LookedUp) -> None:
         self.reader, self._own = reader, own
         self._n_classes, self._cells = known.n_classes, known.cells
-        self._classes = np.zeros(known.n_rows, np.uint8)
         self._parts = {name: part.blank() for name, part in own.held.items()}
+        self._classes = np.zeros(known.n_rows, np.uint8 if self._by_column() else np.uint32)
 
     @classmethod
     def of(cls, numbers: NumberChunks, own: GrowingStatistics, known: LookedUp) -> Self | None:
@@ -94,9 +94,8 @@ class RepeatedSums:
 
     def end(self) -> GrowingStatistics | None:
         """Return the sums; None if Python must read these numbers: to say what is wrong, too."""
-        by_column = all(part.by_column for part in self._parts.values())
         finite = all(bool(np.isfinite(array).all()) for array in _arrays(self._parts))
-        if not (self.reader.complete() and finite and (by_column or not self.reader.gaps())):
+        if not (self.reader.complete() and finite and (self._by_column() or not self.reader.gaps())):
             return None
         sums = GrowingStatistics(self._own.wanted, weighted=self._own.weighted)
         sums.held = {name: part.copy() for name, part in self._parts.items()}
@@ -105,9 +104,10 @@ class RepeatedSums:
     def _columns(self) -> list[list[int]]:
         """Return which columns are read and added one after the other, and which together."""
         columns = [*range(len(self.reader.columns))]
-        if all(part.by_column for part in self._parts.values()):
-            return [[j] for j in columns]
-        return [columns]
+        return [[j] for j in columns] if self._by_column() else [columns]
+
+    def _by_column(self) -> bool:
+        return all(part.by_column for part in self._parts.values())
 
     def _add(self, columns: list[int], first: int, n: int) -> None:
         numbers = tuple(self.reader.read(j, n) for j in columns)

@@ -97,7 +97,7 @@ def add_moments(
     # Few classes are compared with, one after the other. For more a copy costs little.
     few, many = y, _NO_CLASSES
     if n_classes > FEW_CLASSES or y.itemsize > 1 or weight is not None:
-        if y.itemsize == 1:
+        if y.dtype != np.uint16:
             in_python()
         few, many = _NO_BYTES, readonly(y.astype(np.uint16, copy=False))
     copies = 4 if n_classes <= MANY_CLASSES else 1
