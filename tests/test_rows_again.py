@@ -38,11 +38,11 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     found: Counter[bool] = Counter()
     add = RepeatedCounts.add
 
-    def noting(counts: RepeatedCounts, *given: Any) -> int:
-        n = add(counts, *given)
+    def noting(counts: RepeatedCounts, *given: Any) -> Any:
+        n, sums = add(counts, *given)
         found[True] += n
         found[False] += not n and counts.counts() is not None
-        return n
+        return n, sums
 
     monkeypatch.setattr(RepeatedCounts, "add", noting)
     return found

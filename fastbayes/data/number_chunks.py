@@ -292,9 +292,7 @@ class NumberCalls:
         other.columns = self.columns.copy()
         return other
 
-    def begin(
-        self, descriptor: int, starts: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> None:
+    def begin(self, descriptor: int, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         """Have the calls read the chunks of an open file that start there, of so many bytes."""
         self.columns[...] = self._begun
         self.columns[:, p.FILE], self.columns[:, p.BEGIN] = descriptor, starts

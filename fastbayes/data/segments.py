@@ -52,6 +52,13 @@ class LateNumbers(ABC):
         `Segment.batches` does.
         """
 
+    @abstractmethod
+    def again(self, *, together: bool) -> Any:
+        """Return what reads others like these by calls that can be noted down.
+
+        Of all columns `together`, block after block, or of one column after the other.
+        """
+
 
 # Batches of a segment without some columns of numbers, and these; see `Segment.apart`.
 Apart: TypeAlias = "AbstractContextManager[tuple[Iterator[Rows], LateNumbers | None]]"
@@ -126,7 +133,9 @@ class Segment:
         default=None, repr=False, compare=False
     )
     parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
-    alike: Callable[[int, Any, Any], AlikeParts] | None = field(default=None, repr=False, compare=False)
+    alike: Callable[[int, Any, Any], AlikeParts] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def of(self, read: Read, *, whole: bool) -> Self:
         """Return the segment of a view of these rows, all or some, which reads them otherwise."""

@@ -618,7 +618,7 @@ def _scanned(
     # Then what is counted of codes and what is summed of numbers need nothing of each other.
     twofold = bool(late and shared) and not weighted
     twofold = twofold and all(n in vacuous or kind_of(n).repeatable for n in shared)
-    twofold = twofold and all(kind_of(n).sums_repeatable for n in own)
+    twofold = twofold and all(kind_of(n).class_codes(1) is not None for n in own)
 
     def count(segment: Segment, threads: int) -> _Counted:
         try:

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.encode import LookedUp
 from fastbayes.data.lent_memory import lend
-from fastbayes.data.number_chunks import NumberChunks
-from fastbayes.data.segments import AlikeParts, Segment
+from fastbayes.data.segments import AlikeParts, LateNumbers, Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.row_groups import Chunks, WriterPieces
 from fastbayes.scan.repeated_sums import RepeatedSums
@@ -69,8 +68,8 @@ class RepeatedCounts:
                 mine = each if each in own else self._copied(each, own)
                 if mine is not None:
                     found, sums = mine.count(parts)
-                    done = found and (sums is not None or mine.sums is None)
-                    self._unlike = 0 if done else self._unlike + 1
+                    alike = found > 0 and (sums is not None or mine.sums is None)
+                    self._unlike = 0 if alike else self._unlike + 1
                     return found, sums
             with self._lock:
                 reads = get_ident(), threading.Event()
@@ -107,7 +106,7 @@ class RepeatedCounts:
         known: LookedUp,
         calls: Any,
         counts: GrowingStatistics,
-        numbered: tuple[NumberChunks, GrowingStatistics] | None = None,
+        numbered: tuple[LateNumbers, GrowingStatistics] | None = None,
     ) -> bool:
         """Take note of rows that were counted, if they last; return whether counts are added to.
 

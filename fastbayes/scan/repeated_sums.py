@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.data.encode import LookedUp
-from fastbayes.data.number_chunks import NumberCalls, NumberChunks
+from fastbayes.data.number_chunks import NumberCalls
+from fastbayes.data.segments import LateNumbers
 from fastbayes.kernels import dispatch
-from fastbayes.statistics.base import Statistic
+from fastbayes.statistics.base import FEW_CLASSES, Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
 
@@ -33,6 +34,8 @@ class RepeatedSums:
         The sums of the first such rows.
     known
         These rows.
+    codes
+        Type of the codes of classes.
 
     Attributes
     ----------
@@ -40,34 +43,41 @@ class RepeatedSums:
         Memory that belongs to one thread.
     """
 
-    def __init__(self, reader: NumberCalls, own: GrowingStatistics, known: LookedUp) -> None:
+    def __init__(
+        self,
+        reader: NumberCalls,
+        own: GrowingStatistics,
+        known: LookedUp,
+        codes: type[np.unsignedinteger],
+    ) -> None:
         self.reader, self._own = reader, own
         self._n_classes, self._cells = known.n_classes, known.cells
         self._parts = {name: part.blank() for name, part in own.held.items()}
-        self._classes = np.zeros(known.n_rows, np.uint8 if self._by_column() else np.uint32)
+        self._classes = np.zeros(known.n_rows, codes)
+        # Whether the order of additions tells which classes a block lacks, and how many did.
+        self._every, self._absent = known.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
 
     @classmethod
-    def of(cls, numbers: NumberChunks, own: GrowingStatistics, known: LookedUp) -> Self | None:
+    def of(cls, numbers: LateNumbers, own: GrowingStatistics, known: LookedUp) -> Self | None:
         """Return the sums of numbers as those of some rows are; None if Python looks at these."""
-        if known.n_classes > 1 << 8:
-            return None
+        kinds = {part.class_codes(known.n_classes) for part in own.held.values()}
         together = not all(part.by_column for part in own.held.values())
-        made = cls(numbers.again(together=together), own, known)
-        try:
-            _noted(partial(made._add, made._columns()[0], 0, 1))
-        except dispatch.NotRepeatableError:
+        if len(kinds) != 1 or (codes := kinds.pop()) is None:
             return None
-        return made
+        if known.n_classes > np.iinfo(codes).max or not dispatch.compiled(known.cells):
+            return None
+        return cls(numbers.again(together=together), own, known, codes)
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
         """Memory that belongs to one thread."""
-        return [self._classes, self.reader.columns, *_arrays(self._parts)]
+        return [self._classes, self._absent, self.reader.columns, *_arrays(self._parts)]
 
     def elsewhere(self) -> Self:
         """Return the same for another thread."""
         other = copy.copy(self)
         other.reader, other._classes = self.reader.elsewhere(), np.zeros_like(self._classes)
+        other._absent = np.zeros_like(self._absent)
         other._parts = {name: part.blank() for name, part in self._parts.items()}
         return other
 
@@ -79,23 +89,26 @@ class RepeatedSums:
         noted = [*calls.noted]
         classes = _noted(partial(coded.write_classes, self._classes))
         noted.append(kernels.BlockCalls(classes, n, 1, self))
-        for columns in self._columns():
+        works: list[Callable[[int, int], None]] = [self._note_absent] if self._every else []
+        works += [partial(self._add, columns) for columns in self._columns()]
+        for work in works:
             for first, rows, times in blocks:
                 if rows and times:
-                    adding = _noted(partial(self._add, columns, first, rows))
-                    noted.append(kernels.BlockCalls(adding, rows, times, self))
+                    made = _noted(partial(work, first, rows))
+                    noted.append(kernels.BlockCalls(made, rows, times, self))
         return kernels.RepeatedCalls(noted, [(self._classes, self._classes.itemsize)])
 
     def begin(self, descriptor: int, places: NDArray[np.int64]) -> None:
         """Begin with the numbers of a row group of an open file: see `AlikeParts`."""
         self.reader.begin(descriptor, *places)
-        for array in _arrays(self._parts):
+        for array in [self._absent, *_arrays(self._parts)]:
             array[...] = 0
 
     def end(self) -> GrowingStatistics | None:
         """Return the sums; None if Python must read these numbers: to say what is wrong, too."""
+        known = self._by_column() or not self.reader.gaps()
         finite = all(bool(np.isfinite(array).all()) for array in _arrays(self._parts))
-        if not (self.reader.complete() and finite and (self._by_column() or not self.reader.gaps())):
+        if not (self.reader.complete() and known and finite) or self._absent[0]:
             return None
         sums = GrowingStatistics(self._own.wanted, weighted=self._own.weighted)
         sums.held = {name: part.copy() for name, part in self._parts.items()}
@@ -109,10 +122,16 @@ class RepeatedSums:
     def _by_column(self) -> bool:
         return all(part.by_column for part in self._parts.values())
 
+    def _note_absent(self, first: int, n: int) -> None:
+        marks = np.zeros(self._n_classes, np.bool_)
+        note = dispatch.load("reading.encode", self._cells).note_absent
+        note(self._classes[first : first + n], marks, self._absent)
+
     def _add(self, columns: list[int], first: int, n: int) -> None:
         numbers = tuple(self.reader.read(j, n) for j in columns)
         classes, none = self._classes[first : first + n], np.zeros(0, np.bool_)
-        batch = Batch(n, classes, self._n_classes, (), none, numbers, None, self._cells)
+        how = self._n_classes, (), none, numbers, None, self._cells, self._every
+        batch = Batch(n, classes, *how)
         for part in self._parts.values():
             own = part.of_number(columns[0]) if part.by_column and len(columns) == 1 else part
             own.update(batch)

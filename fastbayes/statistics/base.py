@@ -31,13 +31,14 @@ class RetractionError(DataError):
 FEW_CLASSES = 4
 
 
-def occurring(classes: Classes, n_classes: int) -> tuple[Classes, Ints]:
-    """Return codes among the classes that occur in a block, and where these stand among all.
+def occurring(batch: Batch, classes: Classes) -> tuple[Classes, Ints]:
+    """Return codes among the classes that occur in a batch, and where these stand among all.
 
     How many are known by now depends on what other threads have read, and the order of additions
     within a block on how many there are.
     """
-    if n_classes <= FEW_CLASSES:
+    n_classes = batch.n_classes
+    if n_classes <= FEW_CLASSES or batch.every_class:
         return classes, np.arange(n_classes)
     dispatch.in_python()
     here = np.flatnonzero(np.bincount(classes, minlength=n_classes))
@@ -239,8 +240,6 @@ class Statistic:
     counts_rows: ClassVar[bool] = False
     # Whether adding a batch does nothing with its rows but call kernels by `dispatch.call`.
     repeatable: ClassVar[bool] = False
-    # Whether that is so where no number is missing, and it looks at nothing but numbers and classes.
-    sums_repeatable: ClassVar[bool] = False
     # Statistics that are counted with it.
     companions: ClassVar[tuple[str, ...]] = ()
 
@@ -279,6 +278,15 @@ class Statistic:
         """Return whether there is nothing to count, for want of numeric columns."""
         held = [NUMERIC in spec.axes for spec in cls._specs.values()]
         return not n_numeric and bool(held) and all(held)
+
+    @classmethod
+    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger] | None:
+        """Return codes of classes with which adding sums of numbers is but calls of kernels.
+
+        That is by `dispatch.call`, of rows in which no number is missing, unless each column is by
+        itself. None where it is not so, or anything but numbers and classes is looked at.
+        """
+        return None
 
     @classmethod
     def tables(cls, n_columns: int, **options: Any) -> int:

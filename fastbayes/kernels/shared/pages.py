@@ -36,12 +36,12 @@ N_COLUMN = 26
 
 # Where numbers are read block by block, from a file, it is the same row: FILE is the descriptor of
 # the open file; BEGIN a place in it, that of the first page that was not decoded; MORE and ROWS
-# count from there on. NEXT is the
-# row, of those in `out`, from which on they are HELD; WANTED are to be. ENTRIES and FURTHER are the
-# rows and the bytes of the page before, 0 if there was none; NULLS is whether a number is missing
-# or not finite, GAPS whether one was in the blocks before. TABLE is 1 once a page was met that does not only move. NEEDED is the room for a
-# page that `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which
-# `out` has no room.
+# count from there on. NEXT is the row, of those in `out`, from which on they are HELD; WANTED are
+# to be. ENTRIES and FURTHER are the rows and the bytes of the page before, 0 if there was none;
+# NULLS is whether a number is missing or not finite, GAPS whether one was in the blocks before.
+# TABLE is 1 once a page was met that does not only move. NEEDED is the room for a page that
+# `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which `out` has no
+# room.
 
 # A page.
 (

@@ -46,6 +46,11 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
 }
 
 
+def class_codes(n_classes: int) -> type[np.unsignedinteger]:
+    """Return the type of codes of classes that is not converted."""
+    return np.uint8 if n_classes <= FEW_CLASSES else np.uint16
+
+
 def block_moments(
     values: Floats,
     y: NDArray[np.unsignedinteger],
@@ -98,7 +103,7 @@ def add_moments(
     few, many = y, _NO_CLASSES
     if n_classes > FEW_CLASSES or y.itemsize > 1 or weight is not None:
         if y.dtype != np.uint16:
-            in_python()
+            in_python()  # a copy
         few, many = _NO_BYTES, readonly(y.astype(np.uint16, copy=False))
     copies = 4 if n_classes <= MANY_CLASSES else 1
     call(
