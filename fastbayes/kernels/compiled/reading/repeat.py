@@ -214,7 +214,10 @@ class RepeatedCalls:
             given.pointers += enumerate(addresses, len(given.words))
             given.words += addresses
         self._words = np.array(given.words, np.int64)
-        self._pointers, self._written = given.pointers, given.written
+        self._pointers = np.array(given.pointers, np.int64).reshape(-1, 2)
+        self._written = given.written
+        # How the memory of a copy is laid out that has these arrays of its own.
+        self._laid_out: tuple[list[tuple[int, int]], CopyLayout] | None = None
         self._inside, self._program, self._moves, self._parts = (
             readonly(np.array(rows, np.int64).reshape(-1, width))
             for rows, width in ((inside, 2), (program, 2), (given.moves, 3), (parts, 3))
@@ -245,19 +248,13 @@ class RepeatedCalls:
         besides the rows goes to memory of their own.
         """
         ranges = [(address_of(old), old.nbytes, address_of(new)) for old, new in own]
-        layout = CopyLayout.of(
-            [
-                stretch
-                for stretch in self._written
-                if not any(begin <= stretch[0] < begin + size for begin, size, _ in ranges)
-            ]
-        )
+        layout = self._layout_without([(begin, size) for begin, size, _ in ranges])
         memory = _taken(layout.size)
         memory[: layout.cleared] = 0
         words = self._words.copy()
         at, moved = layout.moved(self._pointers)
         words[at] = moved + address_of(memory)
-        at, held = np.array(self._pointers, np.int64).reshape(-1, 2).T
+        at, held = self._pointers.T
         for begin, size, new in ranges:
             within = (held >= begin) & (held < begin + size)
             words[at[within]] = held[within] + (new - begin)
@@ -269,6 +266,17 @@ class RepeatedCalls:
         other._words, other.turn, other._own = words, np.zeros(1, np.int64), (memory, own)
         other._moves = readonly(moves)
         return other
+
+    def _layout_without(self, own: list[tuple[int, int]]) -> CopyLayout:
+        """Return how a copy is laid out that has its own arrays in the place of some: the last."""
+        if self._laid_out is None or self._laid_out[0] != own:
+            left = [
+                stretch
+                for stretch in self._written
+                if not any(begin <= stretch[0] < begin + size for begin, size in own)
+            ]
+            self._laid_out = own, CopyLayout.of(left)
+        return self._laid_out[1]
 
     def run_on(self, threads: int) -> None:
         """Make the calls for all blocks on several threads, and add up what they added to."""
@@ -328,9 +336,9 @@ class CopyLayout(NamedTuple):
         arrays = (np.array(rows, np.int64).reshape(-1, 3) for rows in (sorted(places), sums))
         return cls(size, cleared, *map(readonly, arrays))
 
-    def moved(self, pointers: list[tuple[int, int]]) -> tuple[NDArray[np.int64], ...]:
+    def moved(self, pointers: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
         """Return which words point into the stretches, and where in a copy's memory."""
-        at, held = np.array(pointers, np.int64).reshape(-1, 2).T
+        at, held = pointers.T
         begins, ends, shifts = self.places.T
         which = np.searchsorted(begins, held, side="right") - 1
         own = np.flatnonzero((which >= 0) & (held < ends[which])) if len(ends) else which[:0]
