@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -274,8 +275,7 @@ class NumberCalls:
     ) -> None:
         self.names, self.shapes = names, shapes
         self.columns, self._begun = columns, columns.copy()
-        self._out = _room_for(len(columns) if together else 1, rows)
-        self._rooms = [lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)]
+        self._places = len(columns) if together else 1, rows
         self._turn = np.zeros(1, np.int64)
         self._kernels = dispatch.load("reading.pages")
 
@@ -285,6 +285,14 @@ class NumberCalls:
         self._kernels.want_numbers(column, self._turn, n)
         self._kernels.read_numbers(column, self._turn, *self._rooms, out, out)
         return out[0, p.LEAD : p.LEAD + 8 * n].view(np.float64)
+
+    @cached_property
+    def _out(self) -> NDArray[np.uint8]:
+        return _room_for(*self._places)
+
+    @cached_property
+    def _rooms(self) -> list[NDArray[np.uint8]]:
+        return [lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)]
 
     def elsewhere(self) -> Self:
         """Return the same for a thread whose calls have memory of their own."""

@@ -615,10 +615,8 @@ def _scanned(
     late: list[str] = []
     if not repeatable and crossing is None and not encoder.keep_unlabelled:
         late = encoder.plain_numbers()
-    # Then what is counted of codes and what is summed of numbers need nothing of each other.
-    twofold = bool(late and shared) and not weighted
-    twofold = twofold and all(n in vacuous or kind_of(n).repeatable for n in shared)
-    twofold = twofold and all(kind_of(n).class_codes(1) is not None for n in own)
+    # Whether what is counted of codes and what is summed of numbers need nothing of each other.
+    twofold = bool(late and shared) and not weighted and _come_apart({*shared} - vacuous, own)
 
     def count(segment: Segment, threads: int) -> _Counted:
         try:
@@ -762,6 +760,13 @@ def _scanned(
         budget.check_held(total)
     total.wanted = wanted
     return _Total(total, rows, dropped, provenance, lost - read)
+
+
+def _come_apart(counts: Iterable[str], sums: Iterable[str]) -> bool:
+    """Return whether counts of codes and sums of numbers can be made by kernels alone."""
+    return all(kind_of(name).repeatable for name in counts) and all(
+        kind_of(name).class_codes(1) is not None for name in sums
+    )
 
 
 class _Sums:

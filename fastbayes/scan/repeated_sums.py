@@ -22,6 +22,9 @@ from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import FEW_CLASSES, Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
+# Numbers of one call, which no signal interrupts: some tenths of a second.
+MOST_NUMBERS = 1 << 27
+
 
 class RepeatedSums:
     """What the numbers of a row group are read to, and their sums.
@@ -65,6 +68,8 @@ class RepeatedSums:
         if len(kinds) != 1 or (codes := kinds.pop()) is None:
             return None
         if known.n_classes > np.iinfo(codes).max or not dispatch.compiled(known.cells):
+            return None
+        if known.n_rows * len(numbers.names) > MOST_NUMBERS:
             return None
         return cls(numbers.again(together=together), own, known, codes)
 
