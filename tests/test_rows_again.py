@@ -39,8 +39,8 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     found: Counter[bool] = Counter()
     add = RepeatedCounts.add
 
-    def noting(counts: RepeatedCounts, *given: Any) -> Any:
-        n, sums = add(counts, *given)
+    def noting(counts: RepeatedCounts, *given: Any, **how: Any) -> Any:
+        n, sums = add(counts, *given, **how)
         found[True] += n
         found[False] += not n and counts.counts() is not None
         return n, sums

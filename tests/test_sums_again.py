@@ -61,8 +61,8 @@ def tallied(monkeypatch: pytest.MonkeyPatch, *, again: bool = True) -> Iterator[
     found: Counter[str] = Counter()
     add = RepeatedCounts.add
 
-    def noting(counts: RepeatedCounts, *given: Any) -> Any:
-        n, sums = add(counts, *given) if again else (0, None)
+    def noting(counts: RepeatedCounts, *given: Any, **how: Any) -> Any:
+        n, sums = add(counts, *given, **how) if again else (0, None)
         found["summed" if sums is not None else "counted" if n else "read"] += 1
         return n, sums
 

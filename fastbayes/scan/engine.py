@@ -620,7 +620,9 @@ def _scanned(
 
     def count(segment: Segment, threads: int) -> _Counted:
         try:
-            alike, found = repeated.add(segment, 0) if twofold and segment.parts else (0, None)
+            alike, found = 0, None
+            if twofold and segment.parts:
+                alike, found = repeated.add(segment, 0, apart=True)
             if found is not None:
                 return _Counted([found], segment.parts[0].n_rows, origin=segment.origin)
             with segment.apart(late) as (batches, numbers):

@@ -8,6 +8,7 @@ column stand in another order, as many a writer has them. One call does so for m
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -46,22 +47,29 @@ class RepeatedCounts:
         self._lock = threading.Lock()
         self._of_threads: dict[int, list[_Repeated]] = {}
         self._unlike = 0  # in a row, of all threads
+        self._numbers = itertools.count()
         # How many rows a thread reads for itself: which thread, and whether it is done.
         self._reading: dict[int, tuple[int, threading.Event]] = {}
 
-    def add(self, segment: Segment, first: int) -> tuple[int, GrowingStatistics | None]:
+    def add(
+        self, segment: Segment, first: int, *, apart: bool = False
+    ) -> tuple[int, GrowingStatistics | None]:
         """Count parts of a segment, from one on, that are like rows which were counted.
 
-        Returns how many they were, and the sums of their numbers where these were read apart; None
+        Returns how many they were, and the sums of their numbers where these are read apart; None
         if Python is to read these. Where no part is, this thread is to read the first one for
-        itself (`keep`, `let_go`); others wait for that which come to as many rows meanwhile.
+        itself (`keep`, `let_go`). Others wait for that which come to as many rows meanwhile, unless
+        numbers are `apart`: then kernels take most of the time.
         """
         self.let_go()
         if segment.alike is None:
             return 0, None
         while self._unlike <= MOST_UNLIKE:
             own, others = self._held()
-            for each in [*own, *others]:
+            # What is ready; of what is yet to be made all threads take the same.
+            for each in sorted(
+                [*own, *others], key=lambda each: (each.counter is None, each.number)
+            ):
                 parts = segment.alike(first, each.rows, each.sums and each.sums.reader)
                 if not len(parts.starts):
                     continue
@@ -71,6 +79,9 @@ class RepeatedCounts:
                     alike = found > 0 and (sums is not None or mine.sums is None)
                     self._unlike = 0 if alike else self._unlike + 1
                     return found, sums
+            if apart:
+                self._unlike += bool(own)
+                break
             with self._lock:
                 reads = get_ident(), threading.Event()
                 other, done = self._reading.setdefault(segment.parts[first].n_rows, reads)
@@ -122,7 +133,7 @@ class RepeatedCounts:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
             parts = {**counts.held}
             held = rows, known, calls, counts, parts, _arrays(parts)
-            before = [_Repeated(*held, sums), *_longest(before)]
+            before = [_Repeated(*held, sums, next(self._numbers)), *_longest(before)]
         with self._lock:
             self._unlike += rows is None
             self._of_threads.pop(get_ident(), None)
@@ -151,6 +162,7 @@ class _Repeated:
     parts    what the counts held then
     arrays   to which the calls add
     sums     what adds up the numbers that are read apart, if any are
+    number   how many were noted down before
     counter  counts others that take the place of the rows; made when there are some
     copied   whether another thread has noted it down
     """
@@ -161,7 +173,8 @@ class _Repeated:
     counts: GrowingStatistics
     parts: dict[str, Statistic]
     arrays: list[NDArray[Any]]
-    sums: RepeatedSums | None = None
+    sums: RepeatedSums | None
+    number: int
     counter: Any = None
     copied: bool = False
 

@@ -19,6 +19,7 @@ from fastbayes.data.encode import LookedUp
 from fastbayes.data.number_chunks import NumberCalls
 from fastbayes.data.segments import LateNumbers
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.columns import address_of
 from fastbayes.statistics.base import FEW_CLASSES, Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
@@ -90,18 +91,22 @@ class RepeatedSums:
         """Return calls that add up the numbers of all rows after some that count these."""
         kernels, n = dispatch.load("reading.repeat", coded.coding), coded.n_rows
         whole = n - n % BLOCK_ROWS
-        blocks = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n - whole, 1)]
-        noted = [*calls.noted]
-        classes = _noted(partial(coded.write_classes, self._classes))
-        noted.append(kernels.BlockCalls(classes, n, 1, self))
-        works: list[Callable[[int, int], None]] = [self._note_absent] if self._every else []
-        works += [partial(self._add, columns) for columns in self._columns()]
-        for work in works:
-            for first, rows, times in blocks:
-                if rows and times:
-                    made = _noted(partial(work, first, rows))
-                    noted.append(kernels.BlockCalls(made, rows, times, self))
-        return kernels.RepeatedCalls(noted, [(self._classes, self._classes.itemsize)])
+        blocks = [(first, BLOCK_ROWS) for first in range(0, whole, BLOCK_ROWS)]
+        blocks += [(whole, n - whole)] if whole < n else []
+        columns = [*range(len(self.reader.columns))]
+        works = [(partial(coded.write_classes, self._classes), n, 1)]
+        if self._every:
+            works += [(partial(self._note_absent, *block), n, 1) for block in blocks]
+        if self._by_column():  # what is done to the first one is done to the next
+            works.append((partial(self._add, [0], blocks), 1, len(columns)))
+            moving = self._of_columns()
+        else:
+            for alike in (blocks[: whole // BLOCK_ROWS], blocks[whole // BLOCK_ROWS :]):
+                if alike:
+                    works.append((partial(self._add, columns, alike[:1]), alike[0][1], len(alike)))
+            moving = [(self._classes, self._classes.itemsize)]
+        noted = [kernels.BlockCalls(_noted(work), *times, self) for work, *times in works]
+        return kernels.RepeatedCalls([*calls.noted, *noted], moving)
 
     def begin(self, descriptor: int, places: NDArray[np.int64]) -> None:
         """Begin with the numbers of a row group of an open file: see `AlikeParts`."""
@@ -119,10 +124,16 @@ class RepeatedSums:
         sums.held = {name: part.copy() for name, part in self._parts.items()}
         return sums
 
-    def _columns(self) -> list[list[int]]:
-        """Return which columns are read and added one after the other, and which together."""
-        columns = [*range(len(self.reader.columns))]
-        return [[j] for j in columns] if self._by_column() else [columns]
+    def _of_columns(self) -> list[tuple[NDArray[Any], int]]:
+        """Return arrays that hold something of each column, and its bytes."""
+        columns = self.reader.columns
+        moving = [(columns, columns.strides[0])]
+        for part in self._parts.values():
+            first, last = part.of_number(0).arrays(), part.of_number(len(columns) - 1).arrays()
+            for key, array in part.arrays().items():
+                apart = address_of(last[key]) - address_of(first[key])
+                moving.append((array, apart // max(len(columns) - 1, 1)))
+        return moving
 
     def _by_column(self) -> bool:
         return all(part.by_column for part in self._parts.values())
@@ -132,14 +143,15 @@ class RepeatedSums:
         note = dispatch.load("reading.encode", self._cells).note_absent
         note(self._classes[first : first + n], marks, self._absent)
 
-    def _add(self, columns: list[int], first: int, n: int) -> None:
-        numbers = tuple(self.reader.read(j, n) for j in columns)
-        classes, none = self._classes[first : first + n], np.zeros(0, np.bool_)
-        how = self._n_classes, (), none, numbers, None, self._cells, self._every
-        batch = Batch(n, classes, *how)
-        for part in self._parts.values():
-            own = part.of_number(columns[0]) if part.by_column and len(columns) == 1 else part
-            own.update(batch)
+    def _add(self, columns: list[int], blocks: list[tuple[int, int]]) -> None:
+        """Add columns to the sums, block after block: the first row and the rows of each."""
+        none = np.zeros(0, np.bool_)
+        for first, n in blocks:
+            numbers = tuple(self.reader.read(j, n) for j in columns)
+            how = self._n_classes, (), none, numbers, None, self._cells, self._every
+            batch = Batch(n, self._classes[first : first + n], *how)
+            for part in self._parts.values():
+                (part.of_number(columns[0]) if self._by_column() else part).update(batch)
 
 
 def _noted(work: Callable[[], None]) -> list[Any]:
