@@ -95,8 +95,9 @@ class RepeatedCounts:
         """Take note of what another thread did; return None where the own counts do not fit."""
         mine = other.copy(own)
         if mine is not None:
+            left = [each for each in own if each.rows.num_rows != mine.rows.num_rows]
             with self._lock:
-                self._of_threads[get_ident()] = [mine, *_longest(own)]
+                self._of_threads[get_ident()] = [mine, *_longest(left)]
         return mine
 
     def _held(self) -> tuple[list[_Repeated], list[_Repeated]]:
@@ -204,7 +205,7 @@ class _Repeated:
         if self.sums is not None:
             sums = self.sums.elsewhere()
             pairs += zip(self.sums.arrays, sums.arrays, strict=True)
-        within = _longest(others, 1)[0].made() if others else None
+        within = _longest(others, 1)[0].counter if others else None
         made: dict[str, Any] = {"counter": self.made().copy(pairs, lend, within), "sums": sums}
         return replace(self, counts=counts, parts=own, arrays=arrays, copied=True, **made)
 

@@ -241,15 +241,19 @@ class RepeatedCalls:
             name = calls[failed].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
-    def copy(self, own: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> RepeatedCalls:
+    def copy(
+        self,
+        own: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+        lend: Callable[[int], NDArray[np.uint8]],
+    ) -> RepeatedCalls:
         """Return the same calls for another thread, which may run at the same time.
 
         In the place of some arrays there are others of the same size; what else the calls write
-        besides the rows goes to memory of their own.
+        besides the rows goes to memory that a function gives.
         """
         ranges = [(address_of(old), old.nbytes, address_of(new)) for old, new in own]
         layout = self._layout_without([(begin, size) for begin, size, _ in ranges])
-        memory = _taken(layout.size)
+        memory = _at_line(lend(layout.size + LINE))
         memory[: layout.cleared] = 0
         words = self._words.copy()
         at, moved = layout.moved(self._pointers)
@@ -354,7 +358,11 @@ def _taken(size: int) -> NDArray[np.uint8]:
             break
         if len(memory) >= size:
             return memory
-    memory = np.empty(size + LINE, np.uint8)
+    return _at_line(np.empty(size + LINE, np.uint8))
+
+
+def _at_line(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return memory from where a cache line begins."""
     return memory[-address_of(memory) % LINE :]
 
 
