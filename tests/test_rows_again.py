@@ -17,6 +17,7 @@ from mutating import mutations
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
+from fastbayes.data import filesource
 from fastbayes.data.filesource import ParquetReader
 from fastbayes.scan import repeated_counts
 from fastbayes.scan.repeated_counts import RepeatedCounts
@@ -38,11 +39,11 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
     found: Counter[bool] = Counter()
     add = RepeatedCounts.add
 
-    def noting(counts: RepeatedCounts, *given: Any) -> int:
-        n = add(counts, *given)
+    def noting(counts: RepeatedCounts, *given: Any, **how: Any) -> Any:
+        n, sums = add(counts, *given, **how)
         found[True] += n
         found[False] += not n and counts.counts() is not None
-        return n
+        return n, sums
 
     monkeypatch.setattr(RepeatedCounts, "add", noting)
     return found
@@ -336,6 +337,25 @@ def test_threads_do_not_wait_for_one_that_failed(damaged: int, tmp_path: Path) -
     path.write_bytes(data)
     with pytest.raises(DataError, match=f"row group {damaged}, column 'b': .*checksum"):
         fb.count(path, "y", threads=4)
+
+
+def test_rows_that_do_not_last__are_soon_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A class that is missing here and there: threads read side by side."""
+    groups = [some(k, 2_000, nulls="y") for k in range(60)]
+    path = written(tmp_path / "rows.parquet", groups)
+    waited: Counter[int] = Counter()
+
+    class Noted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited[threading.get_ident()] += 1
+            return super().wait(timeout)
+
+    monkeypatch.setattr(repeated_counts.threading, "Event", Noted)
+    monkeypatch.setattr(filesource, "JOINED_ROWS", 1)
+    fb.count(path, "y", threads=3)
+    assert sum(waited.values()) <= 3 * (repeated_counts.MOST_UNLIKE + 1)
 
 
 def test_an_index_outside_its_dictionary(tmp_path: Path) -> None:

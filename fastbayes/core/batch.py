@@ -46,6 +46,7 @@ class Batch:
     numeric  one (n_rows,) float64 array per numeric feature, NaN where missing
     weight   (n_rows,) float64, finite and not negative; None when every row weighs 1
     cells    rows x columns of the whole job: whether compiling pays is decided once, not per block
+    every_class  whether each class is known to occur in these rows
     """
 
     n_rows: int
@@ -56,6 +57,7 @@ class Batch:
     numeric: tuple[NDArray[np.float64], ...]
     weight: NDArray[np.float64] | None
     cells: float
+    every_class: bool = False
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return named arrays from which `from_arrays` rebuilds the rows."""

@@ -219,7 +219,7 @@ class Footer:
         else:
             self.columns = FileColumns(schema, metadata.num_columns)
         self._chunks: NDArray[np.int64] | None = None
-        self._shaped: tuple[Any, ...] | None = None
+        self._shaped: tuple[tuple[Any, ...], ...] = ()
         self.row_bytes: LastSchemas[int] = LastSchemas()
 
     @property
@@ -290,13 +290,15 @@ class Footer:
 
         groups  (n, n_groups) int64, row groups that are decoded together
         """
-        known, layouts = self._shaped, self.columns.laid_out(schema)[0]
-        if known is None or known[0] is not layouts:
+        layouts = self.columns.laid_out(schema)[0]
+        known = next((each for each in self._shaped if each[0] is layouts), None)
+        if known is None:
             found = self._places(kernels)[:, [layout.column for layout in layouts]]
             fields = np.dstack([found[:, :, _ALIKE], found[:, :, p.CHUNK_DICTIONARY] > 0])
             rows = np.array(self.rows, np.int64)
             sizes = found[:, :, p.CHUNK_SIZE]
-            self._shaped = known = layouts, rows, fields, _starts(found), sizes
+            known = layouts, rows, fields, _starts(found), sizes
+            self._shaped = known, *self._shaped[: MOST_SCHEMAS - 1]
         n, first, last = len(groups), int(groups[0, 0]), int(groups[-1, -1])
         # what is side by side is not copied
         every: Any = slice(first, last + 1) if last - first + 1 == groups.size else groups

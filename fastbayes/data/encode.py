@@ -641,6 +641,36 @@ class LookedUp:
         within = all(column is not None and rows.owns(column) for column in held)
         return within and not any(p.unseen or p.own for p in self._columns)
 
+    def without_numbers(self) -> LookedUp:
+        """Return the same rows as if they had no numeric columns."""
+        other = copy.copy(self)
+        other._numeric, other._apart = {}, None
+        other._written, other._writers = None, []
+        return other
+
+    def without_codes(self) -> LookedUp:
+        """Return the same rows as if they had no categorical columns."""
+        other = copy.copy(self)
+        other._columns, other._written, other._writers = [], None, []
+        other.sizes, other.missing = self.sizes[:0], self.missing[:0]
+        other._given = other.sizes
+        return other
+
+    def numbers_apart(self) -> NumbersApart | None:
+        """Return the numeric columns where all of them are read apart, in their order."""
+        apart, names = self._apart, [*self._numeric]
+        return apart if apart is not None and [*apart.numbers.names] == names else None
+
+    def write_classes(self, out: NDArray[np.unsignedinteger]) -> None:
+        """Write the classes of all rows to memory that lasts, too."""
+        assert isinstance(self._classes, Unwritten)
+        column = self._classes.integers, self._classes.translations
+        writer = dispatch.load("reading.encode", self.coding).CodeWriter(
+            [column], [out], out.view(np.uint8)
+        )
+        self._writers.append(_Room(len(out), (), [], [len(self._columns)], writer, out))
+        writer.write(0, len(out))
+
     def code_writers(self) -> list[tuple[Any, list[tuple[str, NDArray[np.uint32]]]]]:
         """Return what writes codes, each with its columns and the first table that these have."""
         assert isinstance(self._classes, Unwritten)

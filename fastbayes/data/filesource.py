@@ -38,7 +38,7 @@ from fastbayes.data.column_chunks import (
 from fastbayes.data.decoded_rows import DecodedRows, is_indices
 from fastbayes.data.memory import TableSource
 from fastbayes.data.nested import flat, flat_schema, is_flat, roots
-from fastbayes.data.number_chunks import of_numbers, reading_numbers
+from fastbayes.data.number_chunks import NumberCalls, NumberChunks, of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import (
@@ -91,7 +91,12 @@ log = logging.getLogger(__name__)
 
 
 # See `Piece.apart`.
-ReadApart = Callable[[Sequence[str]], AbstractContextManager[tuple[Read, LateNumbers | None]]]
+ReadApart = Callable[
+    [Sequence[str]], AbstractContextManager[tuple[Read, bool, NumberChunks | None]]
+]
+
+
+Alike = Callable[[Sequence[Sequence[int]], DecodedRows, NumberCalls | None], AlikeParts]
 
 
 class Piece(NamedTuple):
@@ -99,9 +104,11 @@ class Piece(NamedTuple):
 
     together  whether its batches are few, and handed out as a table, or as they were decoded
     apart     opens columns of numbers of these names to be decoded block by block, those for which
-              that can be, and returns with them what reads the other columns; None: it cannot
+              that can be, and returns what reads the other columns, whether `together`, and these;
+              None: it cannot
     groups    row groups of which it is decoded at once, where others may take their place
-    alike     tells of such groups of pieces, up to the first not decoded like some earlier rows
+    alike     tells of such groups of pieces, up to the first not decoded like some earlier rows and
+              numbers
     goes_on   whether the next piece is of the same segment
     """
 
@@ -111,7 +118,7 @@ class Piece(NamedTuple):
     together: bool = False
     apart: ReadApart | None = None
     groups: Sequence[int] = ()
-    alike: Callable[[Sequence[Sequence[int]], DecodedRows], AlikeParts] | None = None
+    alike: Alike | None = None
     goes_on: bool = False
 
 
@@ -472,8 +479,8 @@ class FileSource(Source):
                 for k in order
             ]
 
-            def alike(part: int, rows: DecodedRows) -> AlikeParts:
-                return tell(groups[part:], rows)
+            def alike(part: int, *rows: Any) -> AlikeParts:
+                return tell(groups[part:], *rows)
 
         apart = None
         if first.apart and len(pieces) == 1:
@@ -502,11 +509,12 @@ class FileSource(Source):
         names = [n for n in names if kinds.get(n) == self.schema.field(n).type == pa.float64()]
         with ExitStack() as stack:
             with reading(reader.file.origin, _REMEDY):
-                read, numbers = stack.enter_context(piece.apart(names))
+                read, whole, numbers = stack.enter_context(piece.apart(names))
             rest = self
             if numbers is not None:
                 rest = self.only([n for n in self.schema.names if n not in numbers.names])
-            yield rest._read(reader, piece._replace(read=read), block_rows), numbers
+            piece = piece._replace(read=read, together=whole)
+            yield rest._read(reader, piece, block_rows), numbers
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
         with reading(reader.file.origin, _REMEDY):
@@ -583,6 +591,11 @@ def together(batches: Iterable[pa.RecordBatch | DecodedRows]) -> Iterator[pa.Tab
             yield from some
         else:
             yield pa.Table.from_batches(some)
+
+
+def _without(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    left_out = {*names}
+    return pa.schema([field for field in schema if field.name not in left_out])
 
 
 def _with_partitions(reader: FileReader) -> pa.Schema:
@@ -801,7 +814,8 @@ class ParquetReader(FileReader):
                     apart = partial(self._apart, own, groups[0], *how)
                 first += n_rows
                 goes_on = whole and bool(some)
-                again = groups if whole and self.file.local else ()
+                fixed = whole if merged else apart is not None and sharing == 1
+                again = groups if fixed and self.file.local else ()
                 alike = partial(self._alike, own) if again else None
                 yield Piece(first - n_rows, n_rows, read, whole, apart, again, alike, goes_on)
 
@@ -900,20 +914,29 @@ class ParquetReader(FileReader):
         batch_bytes: int,
         n_threads: int,
         wanted: Sequence[str],
-    ) -> Iterator[tuple[Read, LateNumbers | None]]:
+    ) -> Iterator[tuple[Read, bool, NumberChunks | None]]:
         """Open columns of plain numbers to be decoded block by block; see `Piece`."""
-        chunks, _ = self._common.footers(self.file).divide(schema, group, self._kernels)
+        footer, n_rows = self._common.footers(self.file), self._rows[group]
+        chunks, _ = footer.divide(schema, group, self._kernels)
         chunks = [chunk for chunk in chunks if chunk.name in set(wanted) and of_numbers(chunk)]
+        how = block_rows, batch_bytes, n_threads
         with ExitStack() as stack:
             numbers = None
             if chunks and len(chunks) < len(schema):  # the others tell how many rows there are
-                how = self._place(group), chunks, self._rows[group], self.file
+                apart = pa.schema([schema.field(chunk.name) for chunk in chunks])
+                shapes = footer.shapes(apart, np.array([[group]]), self._kernels)
+                given = self._place(group), chunks, shapes, n_rows, self.file
                 numbers = stack.enter_context(
-                    reading_numbers(*how, partial(self._whole_column, group), n_threads)
+                    reading_numbers(*given, partial(self._whole_column, group), n_threads)
                 )
             if numbers is not None:
-                schema = pa.schema([f for f in schema if f.name not in set(numbers.names)])
-            yield partial(self._read, schema, group, block_rows, batch_bytes, n_threads), numbers
+                schema = _without(schema, numbers.names)
+                held = n_rows * footer.decoded_bytes(schema, group, self._kernels)
+                few = n_rows <= BATCH_ROWS and held <= min(batch_bytes, DECODED_BYTES)
+                if few and n_threads == 1 and is_indices(schema):  # others may take their place
+                    yield partial(self._read_groups, schema, [group], *how), True, numbers
+                    return
+            yield partial(self._read, schema, group, *how), False, numbers
 
     def _whole_column(self, group: int, name: str) -> NDArray[np.float64]:
         """Return a column of numbers of a row group as pyarrow decodes it."""
@@ -928,15 +951,26 @@ class ParquetReader(FileReader):
         return np.asarray(column.to_numpy(), np.float64)
 
     def _alike(
-        self, schema: pa.Schema, groups: Sequence[Sequence[int]], rows: DecodedRows
+        self,
+        schema: pa.Schema,
+        groups: Sequence[Sequence[int]],
+        rows: DecodedRows,
+        numbers: NumberCalls | None,
     ) -> AlikeParts:
         """Tell of groups of columns, up to the first ones not decoded like rows; see `Piece`."""
         n = next((k for k, some in enumerate(groups) if len(some) != len(groups[0])), len(groups))
-        numbers = np.array(groups[:n], np.int64)
-        footer, reader = self._common.footers(self.file), rows.reader
-        shapes = footer.shapes(schema, numbers, self._kernels)
-        n = shapes.like(reader.shapes, self.file.size, DECODED_BYTES)
-        return AlikeParts(self.file.path, shapes.starts[:n], shapes.sizes[:n])
+        which = np.array(groups[:n], np.int64)
+        footer, size = self._common.footers(self.file), self.file.size
+        apart = np.zeros((n, 2, 0), np.int64)
+        if numbers is not None and {*numbers.names} <= {*schema.names}:
+            own = pa.schema([schema.field(name) for name in numbers.names])
+            shapes = footer.shapes(own, which, self._kernels)
+            n = shapes.like(numbers.shapes, size, size)
+            apart = np.stack([shapes.starts, shapes.sizes], axis=1)
+            schema = _without(schema, numbers.names)
+        shapes = footer.shapes(schema, which, self._kernels)
+        n = min(n, shapes.like(rows.reader.shapes, size, DECODED_BYTES))
+        return AlikeParts(self.file.path, shapes.starts[:n], shapes.sizes[:n], apart[:n])
 
     def _read_groups(
         self, schema: pa.Schema, groups: list[int], *how: int

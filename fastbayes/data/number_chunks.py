@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.threads import submitted
-from fastbayes.data.column_chunks import CODECS, HEADER, LINE, ColumnChunk, wrong
+from fastbayes.data.column_chunks import CODECS, HEADER, LINE, ChunkShapes, ColumnChunk, wrong
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.paths import DataFile
 from fastbayes.data.segments import LateNumbers
@@ -45,26 +48,29 @@ def of_numbers(chunk: ColumnChunk) -> bool:
 def reading_numbers(
     place: str,
     chunks: Sequence[ColumnChunk],
+    shapes: ChunkShapes,
     n_rows: int,
     file: DataFile,
     other: Other,
     n_threads: int,
-) -> Iterator[LateNumbers | None]:
+) -> Iterator[NumberChunks | None]:
     """Open a local file to read the numbers of a row group; None where its pages are too large.
 
     `place` says file and row group in messages; up to `MOST_THREADS` threads share the columns out.
+    `shapes` are what the footer tells of the chunks.
     """
     descriptor = os.open(file.path, os.O_RDONLY)
     n_threads = min(n_threads, len(chunks), MOST_THREADS)
     try:
         columns = _columns(chunks, n_rows)
-        of_page = _rows_of_pages(descriptor, columns)
+        columns[:, p.FILE] = descriptor
+        of_page = _rows_of_pages(columns)
         if of_page > MOST_ROWS:
             yield None
             return
         rows = min(n_rows, BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS
         with ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else nullcontext() as pool:
-            how = columns, descriptor, other, rows, n_threads - 1, pool
+            how = columns, shapes, other, rows, n_threads - 1, pool
             yield NumberChunks(place, [chunk.name for chunk in chunks], *how)
     finally:
         os.close(descriptor)
@@ -86,11 +92,12 @@ def _columns(chunks: Sequence[ColumnChunk], n_rows: int) -> NDArray[np.int64]:
     return columns
 
 
-def _rows_of_pages(descriptor: int, columns: NDArray[np.int64]) -> int:
+def _rows_of_pages(columns: NDArray[np.int64]) -> int:
     """Return about how many rows a page has, by the first ones; 0 where that cannot be told."""
     kernels, n = dispatch.load("reading.pages"), len(columns)
     source = np.zeros(n * HEADER + p.SLACK, np.uint8)
     begin, size = np.arange(n) * HEADER, np.minimum(columns[:, p.MORE], HEADER)
+    descriptor = int(columns[0, p.FILE])
     kernels.read_parts(descriptor, np.stack([columns[:, p.BEGIN], begin, size], axis=1), source)
     first = columns.copy()
     first[:, p.BEGIN], first[:, p.END], first[:, p.ENTRIES] = begin, begin + size, -1
@@ -113,8 +120,8 @@ class NumberChunks(LateNumbers):
         File and row group, for messages.
     names, columns
         The columns, before their first rows.
-    descriptor
-        Of the open file.
+    shapes
+        As in `reading_numbers`.
     other
         Decodes a column that the kernels do not.
     rows
@@ -129,15 +136,15 @@ class NumberChunks(LateNumbers):
         place: str,
         names: Sequence[str],
         columns: NDArray[np.int64],
-        descriptor: int,
+        shapes: ChunkShapes,
         other: Other,
         rows: int,
         n_helpers: int,
         pool: Executor | None,
     ) -> None:
-        self.names = names
+        self.names, self.shapes = names, shapes
         self._place, self._columns, self._start = place, columns, columns.copy()
-        self._descriptor, self._other, self._pool = descriptor, other, pool
+        self._other, self._pool, self._rows = other, pool, rows
         self._kernels = dispatch.load("reading.pages")
         self._at, self._n_rows = 0, int(columns[0, p.ROWS])
         self._foreign: dict[int, NDArray[np.float64]] = {}
@@ -206,8 +213,7 @@ class NumberChunks(LateNumbers):
 
     def _fill(self, room: list[NDArray[np.uint8]]) -> None:
         """Read columns that no other thread has taken."""
-        how = self._descriptor, self._columns, self._turn
-        self._kernels.read_numbers(*how, *room, self._before, self._out)
+        self._kernels.read_numbers(self._columns, self._turn, *room, self._before, self._out)
 
     def _grow(self) -> bool:
         """Make room for pages where there was too little; return whether that is so."""
@@ -224,12 +230,92 @@ class NumberChunks(LateNumbers):
                 self._before = self._out
         return bool(needed or space or rows)
 
+    def again(self, *, together: bool) -> NumberCalls:
+        """Return what reads others like these by calls that can be noted down.
+
+        Of all columns `together`, block after block, or of one column after the other.
+        """
+        how = self.names, self.shapes, self._start.copy(), self._rows
+        return NumberCalls(*how, together=together)
+
     def _hand_over(self, i: int) -> None:
         """Have another library decode a column that holds something legal, raise what is wrong."""
         status = int(self._columns[i, p.STATUS])
         if status != p.OTHER:
             raise wrong(self._place, self.names[i], status)
         self._foreign[i] = self._other(self.names[i])
+
+
+class NumberCalls:
+    """Numbers of row groups that are alike, read by calls that are noted down once.
+
+    Parameters
+    ----------
+    names, shapes, columns
+        As in `NumberChunks`.
+    rows
+        Rows for which there is room.
+    together
+        Whether all columns are read for a block, each to a place of its own.
+
+    Attributes
+    ----------
+    columns
+        (n_columns, N_COLUMN) int64, where the calls stand in each column.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        shapes: ChunkShapes,
+        columns: NDArray[np.int64],
+        rows: int,
+        *,
+        together: bool,
+    ) -> None:
+        self.names, self.shapes = names, shapes
+        self.columns, self._begun = columns, columns.copy()
+        self._places = len(columns) if together else 1, rows
+        self._turn = np.zeros(1, np.int64)
+        self._kernels = dispatch.load("reading.pages")
+
+    def read(self, j: int, n: int) -> NDArray[np.float64]:
+        """Return where the next n numbers of a column are, once the calls are made."""
+        column, out = self.columns[j : j + 1], self._out[j % len(self._out) :][:1]
+        self._kernels.want_numbers(column, self._turn, n)
+        self._kernels.read_numbers(column, self._turn, *self._rooms, out, out)
+        return out[0, p.LEAD : p.LEAD + 8 * n].view(np.float64)
+
+    @cached_property
+    def _out(self) -> NDArray[np.uint8]:
+        return _room_for(*self._places)
+
+    @cached_property
+    def _rooms(self) -> list[NDArray[np.uint8]]:
+        return [lend(READ_BYTES), *_rooms_of(READ_BYTES // 2)]
+
+    def elsewhere(self) -> Self:
+        """Return the same for a thread whose calls have memory of their own."""
+        other = copy.copy(self)
+        other.columns = self.columns.copy()
+        return other
+
+    def begin(self, descriptor: int, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        """Have the calls read the chunks of an open file that start there, of so many bytes."""
+        self.columns[...] = self._begun
+        self.columns[:, p.FILE], self.columns[:, p.BEGIN] = descriptor, starts
+        self.columns[:, p.MORE] = sizes
+        self.columns[:, p.TABLE] = sizes < 8 * self._begun[:, p.ROWS]
+
+    def complete(self) -> bool:
+        """Return whether all was read, in the room that there is."""
+        columns = self.columns
+        sound = columns[:, p.STATUS] == p.SOUND
+        return bool((sound & (columns[:, p.HELD] >= columns[:, p.WANTED])).all())
+
+    def gaps(self) -> bool:
+        """Return whether a number is missing or not finite."""
+        return bool(self.columns[:, [p.GAPS, p.NULLS]].any())
 
 
 def _rooms_of(space: int) -> list[NDArray[np.uint8]]:

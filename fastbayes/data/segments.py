@@ -52,6 +52,13 @@ class LateNumbers(ABC):
         `Segment.batches` does.
         """
 
+    @abstractmethod
+    def again(self, *, together: bool) -> Any:
+        """Return what reads others like these by calls that can be noted down.
+
+        Of all columns `together`, block after block, or of one column after the other.
+        """
+
 
 # Batches of a segment without some columns of numbers, and these; see `Segment.apart`.
 Apart: TypeAlias = "AbstractContextManager[tuple[Iterator[Rows], LateNumbers | None]]"
@@ -73,14 +80,16 @@ class SegmentPart(NamedTuple):
 class AlikeParts(NamedTuple):
     """Parts of a segment that are decoded like others.
 
-    path    of the local file
-    starts  (n_parts, n_chunks) int64, where their column chunks begin in it
-    sizes   (n_parts, n_chunks) int64, the bytes of these
+    path     of the local file
+    starts   (n_parts, n_chunks) int64, where their column chunks begin in it
+    sizes    (n_parts, n_chunks) int64, the bytes of these
+    numbers  (n_parts, 2, n_numbers) int64, both of the columns that are read apart
     """
 
     path: str
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    numbers: NDArray[np.int64]
 
 
 class Place(NamedTuple):
@@ -110,7 +119,7 @@ class Segment:
     parts      what it consists of, where rows may take the place of earlier ones, in the order in
                which they are best read
     alike      tells of the parts from one on, up to the first that is not decoded like the rows of
-               some earlier part
+               some earlier part, and the numbers that were read apart from these, if any were
     """
 
     index: int
@@ -124,7 +133,9 @@ class Segment:
         default=None, repr=False, compare=False
     )
     parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
-    alike: Callable[[int, Any], AlikeParts] | None = field(default=None, repr=False, compare=False)
+    alike: Callable[[int, Any, Any], AlikeParts] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def of(self, read: Read, *, whole: bool) -> Self:
         """Return the segment of a view of these rows, all or some, which reads them otherwise."""

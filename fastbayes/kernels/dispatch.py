@@ -162,8 +162,10 @@ class Row(int):
     """The number of a row as an argument of `call`: it moves on from block to block."""
 
 
-def call(kernel: Any, *arguments: Any) -> None:
-    """Call a kernel, now or when the program is run that takes note of it.
+def call(kernel: Any, *arguments: Any) -> Any:
+    """Call a kernel, now or when the program is run that takes note of it; return what it returns.
+
+    None where it was noted down.
 
     Whoever calls so does nothing else with rows, nor with what the kernel writes. Of that, what
     does not move on with the rows is scratch, whatever it held before, or int64 that the kernel
@@ -171,9 +173,9 @@ def call(kernel: Any, *arguments: Any) -> None:
     """
     calls = getattr(_local, "calls", None)
     if calls is None:
-        kernel(*arguments)
-    else:
-        calls.append((kernel, arguments))
+        return kernel(*arguments)
+    calls.append((kernel, arguments))
+    return None
 
 
 class NotRepeatableError(Exception):

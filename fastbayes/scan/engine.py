@@ -68,6 +68,9 @@ MOST_BLOCKS = 16
 # added in order.
 HELD_SUMS = 1 << 20
 
+# Returns the sums that the rows of a block, from this row on, belong to.
+OwnOf = Callable[[int], GrowingStatistics]
+
 logger = logging.getLogger("fastbayes")
 
 
@@ -593,13 +596,14 @@ def _scanned(
         n in vacuous or (kind_of(n).repeatable and kind_of(n).order_free(weighted)) for n in wanted
     )
     block_rows = BLOCK_ROWS
-    behind = None
+    behind, merged = None, False
     at_once = 0  # rows that all threads work on together
     if repeatable:
         # Nothing is summed by segments, but a checkpoint must find the first ones again.
         if checkpoint is not None and on_error == "stop":
             behind = source.behind(0 if kept is None else kept.rows)
-        if behind is not None or not whole:
+        merged = behind is not None or not whole
+        if merged:
             source = (behind or source).merging()
         block_rows = rows_at_once(source, threads)
         if not whole:
@@ -611,11 +615,18 @@ def _scanned(
     late: list[str] = []
     if not repeatable and crossing is None and not encoder.keep_unlabelled:
         late = encoder.plain_numbers()
+    # Whether what is counted of codes and what is summed of numbers need nothing of each other.
+    twofold = bool(late and shared) and not weighted and _come_apart({*shared} - vacuous, own)
 
     def count(segment: Segment, threads: int) -> _Counted:
         try:
+            alike, found = 0, None
+            if twofold and segment.parts:
+                alike, found = repeated.add(segment, 0, apart=True)
+            if found is not None:
+                return _Counted([found], segment.parts[0].n_rows, origin=segment.origin)
             with segment.apart(late) as (batches, numbers):
-                return counted_in(segment, batches, numbers, threads)
+                return counted_in(segment, batches, numbers, threads, counted=alike > 0)
         except DataError as error:
             if on_error != "skip":
                 raise
@@ -624,8 +635,14 @@ def _scanned(
             repeated.let_go()
 
     def counted_in(
-        segment: Segment, batches: Iterator[Rows], numbers: LateNumbers | None, threads: int
+        segment: Segment,
+        batches: Iterator[Rows],
+        numbers: LateNumbers | None,
+        threads: int,
+        *,
+        counted: bool,
     ) -> _Counted:
+        """Count a segment; only sums are left to make where its codes were counted."""
         sums = _Sums(own, segment, weighted=weighted)
         rows = dropped = 0
         left: list[pa.RecordBatch] = []
@@ -633,13 +650,13 @@ def _scanned(
         def read() -> Iterator[tuple[int, Rows]]:
             """Yield rows that are still to be counted, each behind those that stand before them."""
             nonlocal rows
-            if not (repeatable and segment.parts):
+            if not (merged and segment.parts):
                 for block in batches:
                     yield rows, block
                 return
             first = 0
             while first < len(segment.parts):
-                found = repeated.add(segment, first)
+                found, _ = repeated.add(segment, first)
                 rows += sum(part.n_rows for part in segment.parts[first : first + found])
                 first += found
                 if not found:
@@ -656,7 +673,7 @@ def _scanned(
             dropped += known.dropped()
             if known.unlabelled is not None:
                 left.append(known.unlabelled)
-            held = [repeated.counts() or _taken(idle) or new()] if shared else []
+            held = [] if counted or not shared else [repeated.counts() or _taken(idle) or new()]
             shape = capacity(encoder)
             for part in [*sums.parts[-1:], *held]:
                 shape = part.room(shape)
@@ -664,15 +681,28 @@ def _scanned(
             crossed = None
             if crossing is not None:
                 crossed = partial(crossing.crossed, segment, at, block, known.kept)
-            own_of = partial(sums.at, at, known)
-            add = partial(_update, budget, own_of, held, shape, crossed)
-            lasting = block if repeatable and not own and known.is_lasting(block) else None
-            how: dict[str, Any] = {"repeatable": repeatable, "threads": threads}
-            kept = False
+            own_of: OwnOf | None = partial(sums.at, at, known)
+            codes, kept, read_apart = known, False, None
             try:
-                calls = over_blocks(known, add, sizes=shape.sizes, last=lasting is None, **how)
-                known.check()
-                kept = bool(held) and repeated.keep(lasting, known, calls, held[0])
+                if twofold and held and (read_apart := known.numbers_apart()) is not None:
+                    alone = partial(_update, budget, own_of, (), shape, None)
+                    over_blocks(known.without_codes(), alone)
+                    codes, own_of = known.without_numbers(), None
+                again = repeatable or own_of is None
+                lasting = codes.is_lasting(block) and again and (own_of is None or not own)
+                calls = over_blocks(
+                    codes,
+                    partial(_update, budget, own_of, held, shape, crossed),
+                    sizes=shape.sizes,
+                    repeatable=again,
+                    threads=threads,
+                    last=not lasting,
+                )
+                codes.check()
+                if held:
+                    lasts = block if lasting else None
+                    numbered = None if read_apart is None else (read_apart.numbers, sums.parts[-1])
+                    kept = repeated.keep(lasts, codes, calls, held[0], numbered)
             finally:
                 if not kept:
                     idle.extend(held)
@@ -734,6 +764,13 @@ def _scanned(
     return _Total(total, rows, dropped, provenance, lost - read)
 
 
+def _come_apart(counts: Iterable[str], sums: Iterable[str]) -> bool:
+    """Return whether counts of codes and sums of numbers can be made by kernels alone."""
+    return all(kind_of(name).repeatable for name in counts) and all(
+        kind_of(name).class_codes(1) is not None for name in sums
+    )
+
+
 class _Sums:
     """Sets of statistics whose bits depend on the order of rows, one for each stretch of a segment.
 
@@ -757,7 +794,7 @@ class _Sums:
 
 def _update(
     budget: Budget,
-    own_of: Callable[[int], GrowingStatistics],
+    own_of: OwnOf | None,
     held: Sequence[GrowingStatistics],
     shape: Shape,
     crossed: Callable[[Batch, Shape], tuple[Batch, Shape]] | None,
@@ -767,7 +804,8 @@ def _update(
     """Add a block of rows to sets of statistics, its classes crossed with folds if it is so."""
     if crossed is not None:
         batch, shape = crossed(batch, shape)
-    for part in [own_of(first), *held]:
+    own = [] if own_of is None else [own_of(first)]
+    for part in [*own, *held]:
         part.update(batch, shape)
         budget.check_held(part)
 

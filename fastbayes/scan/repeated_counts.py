@@ -8,6 +8,7 @@ column stand in another order, as many a writer has them. One call does so for m
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,10 @@ from numpy.typing import NDArray
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.encode import LookedUp
 from fastbayes.data.lent_memory import lend
-from fastbayes.data.segments import AlikeParts, Segment
+from fastbayes.data.segments import AlikeParts, LateNumbers, Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.row_groups import Chunks, WriterPieces
+from fastbayes.scan.repeated_sums import RepeatedSums
 from fastbayes.statistics.base import Statistic
 from fastbayes.statistics.parts import GrowingStatistics
 
@@ -45,29 +47,41 @@ class RepeatedCounts:
         self._lock = threading.Lock()
         self._of_threads: dict[int, list[_Repeated]] = {}
         self._unlike = 0  # in a row, of all threads
+        self._numbers = itertools.count()
         # How many rows a thread reads for itself: which thread, and whether it is done.
         self._reading: dict[int, tuple[int, threading.Event]] = {}
 
-    def add(self, segment: Segment, first: int) -> int:
+    def add(
+        self, segment: Segment, first: int, *, apart: bool = False
+    ) -> tuple[int, GrowingStatistics | None]:
         """Count parts of a segment, from one on, that are like rows which were counted.
 
-        Returns how many they were. Where none is, this thread is to read the first one for itself
-        (`keep`, `let_go`); others wait for that which come to as many rows meanwhile.
+        Returns how many they were, and the sums of their numbers where these are read apart; None
+        if Python is to read these. Where no part is, this thread is to read the first one for
+        itself (`keep`, `let_go`). Others wait for that which come to as many rows meanwhile, unless
+        numbers are `apart`: then kernels take most of the time.
         """
         self.let_go()
         if segment.alike is None:
-            return 0
+            return 0, None
         while self._unlike <= MOST_UNLIKE:
             own, others = self._held()
-            for each in [*own, *others]:
-                parts = segment.alike(first, each.rows)
+            # What is ready; of what is yet to be made all threads take the same.
+            for each in sorted(
+                [*own, *others], key=lambda each: (each.counter is None, each.number)
+            ):
+                parts = segment.alike(first, each.rows, each.sums and each.sums.reader)
                 if not len(parts.starts):
                     continue
                 mine = each if each in own else self._copied(each, own)
                 if mine is not None:
-                    found = mine.count(parts)
-                    self._unlike = 0 if found else self._unlike + 1
-                    return found
+                    found, sums = mine.count(parts)
+                    alike = found > 0 and (sums is not None or mine.sums is None)
+                    self._unlike = 0 if alike else self._unlike + 1
+                    return found, sums
+            if apart:
+                self._unlike += bool(own)
+                break
             with self._lock:
                 reads = get_ident(), threading.Event()
                 other, done = self._reading.setdefault(segment.parts[first].n_rows, reads)
@@ -75,14 +89,15 @@ class RepeatedCounts:
                 self._unlike += bool(own)
                 break
             done.wait()
-        return 0
+        return 0, None
 
     def _copied(self, other: _Repeated, own: list[_Repeated]) -> _Repeated | None:
         """Take note of what another thread did; return None where the own counts do not fit."""
         mine = other.copy(own)
         if mine is not None:
+            left = [each for each in own if each.rows.num_rows != mine.rows.num_rows]
             with self._lock:
-                self._of_threads[get_ident()] = [mine, *_longest(own)]
+                self._of_threads[get_ident()] = [mine, *_longest(left)]
         return mine
 
     def _held(self) -> tuple[list[_Repeated], list[_Repeated]]:
@@ -98,19 +113,30 @@ class RepeatedCounts:
         return own[0].counts if own else None
 
     def keep(
-        self, rows: DecodedRows | None, known: LookedUp, calls: Any, counts: GrowingStatistics
+        self,
+        rows: DecodedRows | None,
+        known: LookedUp,
+        calls: Any,
+        counts: GrowingStatistics,
+        numbered: tuple[LateNumbers, GrowingStatistics] | None = None,
     ) -> bool:
         """Take note of rows that were counted, if they last; return whether counts are added to.
 
         They are held as long as they are. Files end with fewer rows: rows of some lengths are held.
+        `numbered` are their numbers, where these were read apart, and the sums of them.
         """
+        sums = None
+        if numbered is not None and rows is not None and calls is not None:
+            sums = RepeatedSums.of(*numbered, known)
+            rows = None if sums is None else rows
         before = [each for each in self._held()[0] if each.holds()]
         if rows is not None and calls is not None and rows.reader.again:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
             parts = {**counts.held}
-            own = _Repeated(rows, known, calls, counts, parts, _arrays(parts))
-            before = [own, *_longest(before)]
+            held = rows, known, calls, counts, parts, _arrays(parts)
+            before = [_Repeated(*held, sums, next(self._numbers)), *_longest(before)]
         with self._lock:
+            self._unlike += rows is None
             self._of_threads.pop(get_ident(), None)
             if before:
                 self._of_threads[get_ident()] = before
@@ -136,6 +162,8 @@ class _Repeated:
 
     parts    what the counts held then
     arrays   to which the calls add
+    sums     what adds up the numbers that are read apart, if any are
+    number   how many were noted down before
     counter  counts others that take the place of the rows; made when there are some
     copied   whether another thread has noted it down
     """
@@ -146,6 +174,8 @@ class _Repeated:
     counts: GrowingStatistics
     parts: dict[str, Statistic]
     arrays: list[NDArray[Any]]
+    sums: RepeatedSums | None
+    number: int
     counter: Any = None
     copied: bool = False
 
@@ -171,36 +201,44 @@ class _Repeated:
             return None
         own = {name: own[name] for name in self.parts}  # in the same order
         arrays = _arrays(own)
-        pairs = [*zip(self.arrays, arrays, strict=True)]
-        within = _longest(others, 1)[0].made() if others else None
-        counter = self.made().copy(pairs, lend, within)
-        return replace(self, counts=counts, parts=own, arrays=arrays, counter=counter, copied=True)
+        pairs, sums = [*zip(self.arrays, arrays, strict=True)], self.sums
+        if self.sums is not None:
+            sums = self.sums.elsewhere()
+            pairs += zip(self.sums.arrays, sums.arrays, strict=True)
+        within = _longest(others, 1)[0].counter if others else None
+        made: dict[str, Any] = {"counter": self.made().copy(pairs, lend, within), "sums": sums}
+        return replace(self, counts=counts, parts=own, arrays=arrays, copied=True, **made)
 
     def made(self) -> Any:
         """Return the counter, made at the first time."""
         with _making:
             if self.counter is None:
-                self.counter = _counter(self.rows, self.known, self.calls)
+                calls = self.calls
+                if self.sums is not None:
+                    calls = self.sums.behind(calls, self.known)
+                self.counter = _counter(self.rows, self.known, calls)
         return self.counter
 
-    def count(self, parts: AlikeParts) -> int:
-        """Count parts, up to the first that turns out to be not alike; return how many."""
+    def count(self, parts: AlikeParts) -> tuple[int, GrowingStatistics | None]:
+        """Count parts, up to the first that turns out to be not alike; see `RepeatedCounts.add`."""
         counter, n_chunks = self.made(), parts.starts.shape[1]
         step = max(MOST_CELLS // (self.rows.num_rows * n_chunks), 1)
         try:
             descriptor = os.open(parts.path, os.O_RDONLY)
         except OSError:
-            return 0  # who reads it for itself says what it is
+            return 0, None  # who reads it for itself says what it is
         try:
             for first in range(0, len(parts.starts), step):
-                some = [each[first : first + step] for each in parts[1:]]
+                some = [each[first : first + step] for each in (parts.starts, parts.sizes)]
+                if self.sums is not None:  # of one part
+                    self.sums.begin(descriptor, parts.numbers[0])
                 found = int(counter.count(descriptor, *some))
                 self.known.check(counter.outside)
                 if found < len(some[0]):
-                    return first + found
+                    return first + found, None
         finally:
             os.close(descriptor)
-        return len(parts.starts)
+        return len(parts.starts), None if self.sums is None else self.sums.end()
 
 
 def _longest(held: list[_Repeated], n: int = LENGTHS - 1) -> list[_Repeated]:

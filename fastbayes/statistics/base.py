@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.kernels import dispatch
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,14 +31,16 @@ class RetractionError(DataError):
 FEW_CLASSES = 4
 
 
-def occurring(classes: Classes, n_classes: int) -> tuple[Classes, Ints]:
-    """Return codes among the classes that occur in a block, and where these stand among all.
+def occurring(batch: Batch, classes: Classes) -> tuple[Classes, Ints]:
+    """Return codes among the classes that occur in a batch, and where these stand among all.
 
     How many are known by now depends on what other threads have read, and the order of additions
     within a block on how many there are.
     """
-    if n_classes <= FEW_CLASSES:
+    n_classes = batch.n_classes
+    if n_classes <= FEW_CLASSES or batch.every_class:
         return classes, np.arange(n_classes)
+    dispatch.in_python()
     here = np.flatnonzero(np.bincount(classes, minlength=n_classes))
     if len(here) == n_classes:
         return classes, here
@@ -277,6 +280,15 @@ class Statistic:
         return not n_numeric and bool(held) and all(held)
 
     @classmethod
+    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger] | None:
+        """Return codes of classes with which adding sums of numbers is but calls of kernels.
+
+        That is by `dispatch.call`, of rows in which no number is missing, unless each column is by
+        itself. None where it is not so, or anything but numbers and classes is looked at.
+        """
+        return None
+
+    @classmethod
     def tables(cls, n_columns: int, **options: Any) -> int:
         """Return to how many tables a row of so many columns adds; options as for `zeros`."""
         return n_columns
@@ -359,6 +371,18 @@ class Statistic:
             for key, held in self.arrays().items()
         }
         return self._holding(made)
+
+    def of_number(self, j: int) -> Self:
+        """Return what is held of one numeric column: what is added to it is added here."""
+        held = {}
+        for key, array in self.arrays().items():
+            at = self._specs[key].axes.index(NUMERIC)
+            held[key] = array[(slice(None),) * at + (slice(j, j + 1),)]
+        return self._holding(held, self.shape._replace(n_numeric=1))
+
+    def copy(self) -> Self:
+        """Return the same statistic in memory of its own."""
+        return self._holding({key: array.copy() for key, array in self.arrays().items()})
 
     def is_laid_out_like(self, other: Self) -> bool:
         """Return whether each cell stands where it does in another one."""

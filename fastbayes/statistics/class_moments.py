@@ -121,11 +121,17 @@ class ClassMoments(Statistic):
     rest: Floats = array(NUMERIC, CLASSES, scales=False, rounding=True)
     scatter: Floats = array(NUMERIC, CLASSES)
 
+    @classmethod
+    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger]:
+        """Return codes of classes as the kernel takes them."""
+        kind: type[np.unsignedinteger] = dispatch.load("counting.moments").class_codes(n_classes)
+        return kind
+
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.numeric:
             return
         moments = dispatch.load("counting.moments", batch.cells)
-        y, here = occurring(classes, batch.n_classes)
+        y, here = occurring(batch, classes)
         moments.add_moments(batch.numeric, y, here, weight, *self._held())
 
     def _spread(self) -> float:

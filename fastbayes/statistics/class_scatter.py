@@ -107,10 +107,15 @@ class ClassScatter(Statistic):
 
     # -- counting ------------------------------------------------------------------------------
 
+    @classmethod
+    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger]:
+        """Return codes of classes as the kernel takes them."""
+        return np.uint32
+
     def _add(self, batch: Batch, classes: Classes, weight: Floats | None) -> None:
         if not batch.n_rows:
             return
-        y, here = occurring(classes, batch.n_classes)
+        y, here = occurring(batch, classes)
         columns, k = list(batch.numeric), len(here)
         add = dispatch.load("counting.scatter", batch.cells).add_scatter
         if add(columns, y, here, weight, *self._held(), missing=False):

@@ -182,6 +182,7 @@ def test_page_of_more_bytes_than_it_unpacks_to__its_first_ones_unpack_to_many(mo
     columns[0, [p.WIDTH, p.UNIT, p.FOUND, p.CODEC]] = 8, 8, -1, p.SNAPPY
     out, rooms = np.zeros((1, 1 << 15), np.uint8), [np.zeros(1 << 15, np.uint8) for _ in range(3)]
     with path.open("rb") as file:
-        module.read_numbers(file.fileno(), columns, np.zeros(1, np.int64), *rooms, out, out)
+        columns[0, p.FILE] = file.fileno()
+        module.read_numbers(columns, np.zeros(1, np.int64), *rooms, out, out)
     assert columns[0, [p.STATUS, p.HELD]].tolist() == [p.SOUND, n]
     assert out[0, p.LEAD :][: 8 * n].tobytes() == raw

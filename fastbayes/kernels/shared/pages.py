@@ -29,16 +29,19 @@ from __future__ import annotations
     NEEDED,  # bytes that must be there to go on, 0 if all is
     SPACE,  # bytes of the dictionary page
     STATUS,
-) = range(24)
-N_COLUMN = 24
+    FILE,
+    GAPS,
+) = range(26)
+N_COLUMN = 26
 
-# Where numbers are read block by block, from a file, it is the same row: BEGIN is a place in the
-# file, that of the first page that was not decoded; MORE and ROWS count from there on. NEXT is the
-# row, of those in `out`, from which on they are HELD; WANTED are to be. ENTRIES and FURTHER are the
-# rows and the bytes of the page before, 0 if there was none; NULLS is whether a number is missing
-# or not finite. TABLE is 1 once a page was met that does not only move. NEEDED is the room for a
-# page that `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which
-# `out` has no room.
+# Where numbers are read block by block, from a file, it is the same row: FILE is the descriptor of
+# the open file; BEGIN a place in it, that of the first page that was not decoded; MORE and ROWS
+# count from there on. NEXT is the row, of those in `out`, from which on they are HELD; WANTED are
+# to be. ENTRIES and FURTHER are the rows and the bytes of the page before, 0 if there was none;
+# NULLS is whether a number is missing or not finite, GAPS whether one was in the blocks before.
+# TABLE is 1 once a page was met that does not only move. NEEDED is the room for a page that
+# `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which `out` has no
+# room.
 
 # A page.
 (

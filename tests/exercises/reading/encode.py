@@ -20,4 +20,9 @@ def exercise(encode):
     numbers = np.empty(ROWS)
     encode.known_numbers(np.arange(float(ROWS)), bitmap, 3, numbers)
     assert (numbers == np.arange(ROWS)).all()
+    absent = np.ones(1, np.int64)
+    for kind in (np.uint8, np.uint16, np.uint32):
+        encode.note_absent(np.array([0, 2, 0], kind), np.ones(4, np.bool_), absent)
+        encode.note_absent(np.array([1, 0], kind), np.ones(2, np.bool_), absent)
+    assert absent.tolist() == [7]
     assert encode.unbounded([numbers, np.append(numbers[1:], np.nan)]).tolist() == [False, True]

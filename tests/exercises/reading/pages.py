@@ -39,7 +39,7 @@ def exercise(pages):
     np.testing.assert_array_equal(out[:12].view(np.int32), values)
     numbers = np.array([0.5, np.inf])
     columns[0] = 0
-    columns[0, [p.MORE, p.ROWS, p.WANTED, p.KIND]] = len(OF_NUMBERS) + 16, 2, 2, p.NUMBERS
+    columns[0, [p.MORE, p.ROWS, p.KIND]] = len(OF_NUMBERS) + 16, 2, p.NUMBERS
     columns[0, [p.WIDTH, p.UNIT, p.FOUND]] = 8, 8, -1
     out, rooms = np.zeros((1, 128), np.uint8), [np.zeros(1 << 13, np.uint8) for _ in range(3)]
     with tempfile.TemporaryFile() as file:
@@ -48,7 +48,13 @@ def exercise(pages):
         moved[:] = 0
         pages.read_parts(file.fileno(), np.array([[1, 2, 2], [0, 0, 0]]), moved)
         assert moved.tolist() == [0, 0, *OF_NUMBERS[1:3]]
-        turn = np.zeros(1, np.int64)
-        pages.read_numbers(file.fileno(), columns, turn, *rooms, out, out)
+        turn = np.ones(1, np.int64)
+        columns[0, p.FILE] = file.fileno()
+        pages.want_numbers(columns, turn, 2)
+        pages.read_numbers(columns, turn, *rooms, out, out)
     assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
     np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers)
+    pages.want_numbers(columns, turn, 3)
+    assert columns[0, [p.GAPS, p.NEXT, p.HELD, p.WANTED]].tolist() == [1, 2, 0, 3]
+    pages.want_numbers(columns, turn, 1)
+    assert columns[0, p.STATUS] == p.OTHER

@@ -12,8 +12,10 @@ from fastbayes.kernels.compiled.simd import lanes, vector
 from fastbayes.kernels.compiled.simd.instructions import carray, pointer_to
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import (
+    call,
     helper,
     in_one_piece,
+    in_python,
     kernel,
     numpy_twin,
     readonly,
@@ -42,6 +44,11 @@ SIGNATURES: dict[str, list[tuple[str, ...]]] = {
         for weight, known in (("none", writes("int64")), (_X, _OUT))
     ],
 }
+
+
+def class_codes(n_classes: int) -> type[np.unsignedinteger]:
+    """Return the type of codes of classes that is not converted."""
+    return np.uint8 if n_classes <= FEW_CLASSES else np.uint16
 
 
 def block_moments(
@@ -95,9 +102,12 @@ def add_moments(
     # Few classes are compared with, one after the other. For more a copy costs little.
     few, many = y, _NO_CLASSES
     if n_classes > FEW_CLASSES or y.itemsize > 1 or weight is not None:
+        if y.dtype != np.uint16:
+            in_python()  # a copy
         few, many = _NO_BYTES, readonly(y.astype(np.uint16, copy=False))
     copies = 4 if n_classes <= MANY_CLASSES else 1
-    add_columns(
+    call(
+        add_columns,
         *(addresses(held, [*range(len(held))]), many, few, weight),
         *(np.empty(n_classes), np.empty((3, n_classes))),
         np.empty(copies * n_classes, np.int64 if weight is None else np.float64),

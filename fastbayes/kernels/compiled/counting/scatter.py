@@ -15,8 +15,10 @@ from fastbayes.kernels.compiled.simd import vector
 from fastbayes.kernels.compiled.simd.instructions import instruction, number_at
 from fastbayes.kernels.compiled.simd.memory import addresses, fill
 from fastbayes.kernels.dispatch import (
+    call,
     helper,
     in_one_piece,
+    in_python,
     kernel,
     readonly,
     reads,
@@ -205,6 +207,8 @@ def block_products(
 
 def _grouped(group: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
     """Return groups in 32 bits: a copy is nothing beside the work."""
+    if group.dtype != np.uint32:
+        in_python()
     return readonly(group.astype(np.uint32, copy=False))
 
 
@@ -233,13 +237,13 @@ def _block(
     rows = max(1, min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups)))
     length = rows + min(n_groups, rows // FEW_ROWS + 1) * WIDTH
     panel = _panel(padded + 1, length)
-    panel[p:] = 0.0
-    count, parts = np.zeros(n_groups), np.zeros((4, n_groups, p))
-    scatter = np.zeros((n_groups, p, p))
-    done = add_block(
+    count, parts = np.empty(n_groups), np.empty((4, n_groups, p))
+    scatter = np.empty((n_groups, p, p))
+    done = call(
+        add_block,
         *(addresses(columns, [*range(p)]), _grouped(group)),
         *(None if weight is None else readonly(weight), here, what, rows),
-        *(np.zeros((5, n_groups), np.int64), np.zeros(panel.shape[1], np.int32), panel),
+        *(np.empty((5, n_groups), np.int64), np.empty(panel.shape[1], np.int32), panel),
         *(np.zeros((TILE + 1, TILE)), np.zeros(padded), count, parts, scatter),
         *(held or (count, parts[_MEAN], parts[_REST], scatter)),
     )
@@ -268,17 +272,26 @@ def add_block(
     what     IN   PRODUCTS, MOMENTS, ADDED, ADDED_IF_KNOWN
     rows     IN   of a panel
     marks    OUT  (5, n_groups) int64   scratch
-    order    OUT  (>= rows, groups filled up) int32   scratch, rows at entry, whichever
-    panel    OUT  (> p, as many) float64   scratch, 0 below its first p rows
+    order    OUT  (>= rows, groups filled up) int32   scratch
+    panel    OUT  (> p, as many) float64   scratch
     sums     OUT  (TILE + 1, TILE) float64   scratch
     row      OUT  (>= p) float64   scratch
-    count    OUT  (n_groups,) float64   0 at entry, and so are the next two
+    count    OUT  (n_groups,) float64
     parts    OUT  (4, n_groups, p) float64   shift, Σ w d, mean and rest
     scatter  OUT  (n_groups, p, p) float64   of products the lower half
     counts, means, rests, scatters  OUT  moments of all rows, to which these are added
     """
     size, start, wanted, far = marks[0], marks[1], marks[2], marks[3]
     shift, total, mean, rest = parts[0], parts[1], parts[_MEAN], parts[_REST]
+    fill(order, 0, order.size, 0)
+    for i in range(places.size, panel.shape[0]):
+        fill(panel[i], 0, panel.shape[1], 0.0)
+    for g in range(count.size):
+        count[g] = 0.0
+        for k in range(parts.shape[0]):
+            fill(parts[k, g], 0, places.size, 0.0)
+        for i in range(places.size):
+            fill(scatter[g, i], 0, places.size, 0.0)
     if what == ADDED_IF_KNOWN:
         for i in range(places.size):
             for r in range(min(group.size, FIRST_ROWS)):

@@ -72,6 +72,9 @@ SIGNATURES = {
     "mark": [(_PIECES, "int64", writes("uint32"), writes("bool"))],
     "blank": [(reads("uint64"), reads("uint8"), "int64", writes("uint64"))],
     "seek_unbounded": [(reads("uint64"), "int64", writes("bool"))],
+    "seek_classes": [
+        (reads(kind), writes("bool"), writes("int64")) for kind in ("uint8", "uint16", "uint32")
+    ],
     "extremes": [(_PIECES, "int64", writes("uint8"), writes("int64"))],
 }
 
@@ -190,6 +193,18 @@ def unbounded(columns: Sequence[Floats]) -> NDArray[np.bool_]:
     if held:
         seek_unbounded(addresses(held, [*range(len(held))]), held[0].size, result)
     return result
+
+
+def note_absent(
+    classes: NDArray[np.unsignedinteger], marks: NDArray[np.bool_], absent: NDArray[np.int64]
+) -> None:
+    """Add to `absent` how many classes none of some rows has.
+
+    classes  IN   (n,) uint8 | uint16 | uint32
+    marks    OUT  (n_classes,) bool   scratch
+    absent   OUT  (1,) int64
+    """
+    call(seek_classes, readonly(classes), marks, absent)
 
 
 def _of_one_table(column: IntegerColumn) -> NDArray[np.int64]:
@@ -478,6 +493,22 @@ def seek_unbounded(columns, n, out):
         for k in range(n):
             found |= np.uint64(x[k] & _EXPONENT == _EXPONENT)
         out[j] = found != np.uint64(0)
+
+
+@kernel
+def seek_classes(classes, marks, absent):
+    """Add how many classes are absent; see `note_absent`."""
+    left = marks.size
+    for c in range(left):
+        marks[c] = False
+    for r in range(np.uint64(classes.size)):
+        c = np.uint64(classes[r])
+        if not marks[c]:
+            marks[c] = True
+            left -= 1
+            if left == 0:
+                return
+    absent[0] += left
 
 
 @kernel

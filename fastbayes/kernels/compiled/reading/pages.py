@@ -29,7 +29,7 @@ from fastbayes.kernels.compiled.simd.unaligned import (
     span_of,
     word,
 )
-from fastbayes.kernels.dispatch import helper, kernel, readonly, reads, scalar, writes
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, scalar, writes
 from fastbayes.kernels.shared import pages as p
 
 U = np.uint64
@@ -56,9 +56,10 @@ SIGNATURES = {
             *(writes("uint8"), writes("uint8"), writes("uint8")),
         )
     ],
+    "want": [(writes("int64", 2), writes("int64"), "int64")],
     "put_numbers": [
         (
-            *("int64", writes("int64", 2), writes("int64"), reads("uint8"), writes("uint8")),
+            *(writes("int64", 2), writes("int64"), reads("uint8"), writes("uint8")),
             *(writes("uint8"), writes("int64"), writes("int64")),
             *(writes("uint8", 2), reads("uint8", 2), writes("uint8", 2)),
         )
@@ -155,7 +156,6 @@ def decoding(
 
 
 def read_numbers(
-    descriptor: int,
     columns: NDArray[np.int64],
     turn: NDArray[np.int64],
     source: NDArray[np.uint8],
@@ -169,7 +169,6 @@ def read_numbers(
     Threads that call at once, with scratch of their own, share the columns out. What is wrong with
     a column stands in its row, and where there is too little room for a page.
 
-    descriptor  IN   of the open file
     columns     OUT  (n_columns, N_COLUMN) int64
     turn        OUT  (1,) int64   columns that were taken, of all threads; more once none is left
     source      OUT  uint8   scratch: bytes of the file
@@ -182,8 +181,19 @@ def read_numbers(
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
     # The system writes to `source` and `out`; what unpacks pages is compiled for bytes that are
     # read.
-    given = descriptor, columns, turn, readonly(source), unpacked, flags
-    put_numbers(*given, *scratch, before, readonly(out), out)
+    given = columns, turn, readonly(source), unpacked, flags
+    call(put_numbers, *given, *scratch, before, readonly(out), out)
+
+
+def want_numbers(columns: NDArray[np.int64], turn: NDArray[np.int64], n: int) -> None:
+    """Let go of the numbers of columns that were wanted, and want the next n.
+
+    A column of which not all were read is read no further.
+
+    columns  OUT  (n_columns, N_COLUMN) int64   as `read_numbers` left them
+    turn     OUT  (1,) int64   as it takes it
+    """
+    call(want, columns, turn, n)
 
 
 @kernel
@@ -380,9 +390,21 @@ def decode_pages(source, unpacked, columns, pages, tables, indices, out):
 
 
 @kernel
-def put_numbers(
-    descriptor, columns, turn, source, unpacked, flags, page, fields, before, seen, out
-):
+def want(columns, turn, n):
+    """Let go of numbers, and want others; see `want_numbers`."""
+    turn[0] = 0
+    for c in range(columns.shape[0]):
+        column = columns[c]
+        if column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
+            column[p.STATUS] = p.OTHER
+        column[p.GAPS] |= column[p.NULLS]
+        column[p.NEXT] = column[p.WANTED]
+        column[p.HELD] -= column[p.WANTED]
+        column[p.WANTED] = n
+
+
+@kernel
+def put_numbers(columns, turn, source, unpacked, flags, page, fields, before, seen, out):
     """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch.
 
     Pages are read to where their values belong, some bytes behind: most are stored as they are, and
@@ -437,7 +459,7 @@ def put_numbers(
                         continue
                     size = min(max(likely(column, room), needed), more, room)
                     end = at + size
-                    if read_file(descriptor, column[p.BEGIN], x, at, size) != size:
+                    if read_file(column[p.FILE], column[p.BEGIN], x, at, size) != size:
                         column[p.STATUS] = p.UNREAD
                 continue
             n = 0

@@ -187,12 +187,14 @@ class RepeatedCalls:
 
     Attributes
     ----------
+    noted
+        As it was given.
     turn
         (1,) int64, blocks that were taken; the calls are made again from 0 on.
     """
 
     def __init__(self, noted: Sequence[BlockCalls], moving: Sequence[Moving]) -> None:
-        self._noted = noted
+        self.noted = noted
         self._own: object = None
         self.turn = np.zeros(1, np.int64)
         self._n_blocks = sum(part.times for part in noted)
@@ -212,7 +214,10 @@ class RepeatedCalls:
             given.pointers += enumerate(addresses, len(given.words))
             given.words += addresses
         self._words = np.array(given.words, np.int64)
-        self._pointers, self._written = given.pointers, given.written
+        self._pointers = np.array(given.pointers, np.int64).reshape(-1, 2)
+        self._written = given.written
+        # How the memory of a copy is laid out that has these arrays of its own.
+        self._laid_out: tuple[list[tuple[int, int]], CopyLayout] | None = None
         self._inside, self._program, self._moves, self._parts = (
             readonly(np.array(rows, np.int64).reshape(-1, width))
             for rows, width in ((inside, 2), (program, 2), (given.moves, 3), (parts, 3))
@@ -232,36 +237,50 @@ class RepeatedCalls:
     def _run(self, words: NDArray[np.int64]) -> None:
         failed = repeat(*self.arguments(words))
         if failed >= 0:
-            calls = [function for part in self._noted for function, _ in part.calls]
+            calls = [function for part in self.noted for function, _ in part.calls]
             name = calls[failed].__name__
             raise RuntimeError(f"kernel {name} failed, which is an error of fastbayes: report it")
 
-    def copy(self, own: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> RepeatedCalls:
+    def copy(
+        self,
+        own: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+        lend: Callable[[int], NDArray[np.uint8]],
+    ) -> RepeatedCalls:
         """Return the same calls for another thread, which may run at the same time.
 
         In the place of some arrays there are others of the same size; what else the calls write
-        besides the rows goes to memory of their own.
+        besides the rows goes to memory that a function gives.
         """
         ranges = [(address_of(old), old.nbytes, address_of(new)) for old, new in own]
-        layout = CopyLayout.of(
-            [
-                stretch
-                for stretch in self._written
-                if not any(begin <= stretch[0] < begin + size for begin, size, _ in ranges)
-            ]
-        )
-        memory = _taken(layout.size)
+        layout = self._layout_without([(begin, size) for begin, size, _ in ranges])
+        memory = _at_line(lend(layout.size + LINE))
         memory[: layout.cleared] = 0
         words = self._words.copy()
         at, moved = layout.moved(self._pointers)
         words[at] = moved + address_of(memory)
-        at, held = np.array(self._pointers, np.int64).reshape(-1, 2).T
+        at, held = self._pointers.T
         for begin, size, new in ranges:
             within = (held >= begin) & (held < begin + size)
             words[at[within]] = held[within] + (new - begin)
+        moves = self._moves.copy()
+        for begin, size, new in ranges:
+            within = (moves[:, 1] >= begin) & (moves[:, 1] < begin + size)
+            moves[within, 1] += new - begin
         other = copy.copy(self)
         other._words, other.turn, other._own = words, np.zeros(1, np.int64), (memory, own)
+        other._moves = readonly(moves)
         return other
+
+    def _layout_without(self, own: list[tuple[int, int]]) -> CopyLayout:
+        """Return how a copy is laid out that has its own arrays in the place of some: the last."""
+        if self._laid_out is None or self._laid_out[0] != own:
+            left = [
+                stretch
+                for stretch in self._written
+                if not any(begin <= stretch[0] < begin + size for begin, size in own)
+            ]
+            self._laid_out = own, CopyLayout.of(left)
+        return self._laid_out[1]
 
     def run_on(self, threads: int) -> None:
         """Make the calls for all blocks on several threads, and add up what they added to."""
@@ -321,9 +340,9 @@ class CopyLayout(NamedTuple):
         arrays = (np.array(rows, np.int64).reshape(-1, 3) for rows in (sorted(places), sums))
         return cls(size, cleared, *map(readonly, arrays))
 
-    def moved(self, pointers: list[tuple[int, int]]) -> tuple[NDArray[np.int64], ...]:
+    def moved(self, pointers: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
         """Return which words point into the stretches, and where in a copy's memory."""
-        at, held = np.array(pointers, np.int64).reshape(-1, 2).T
+        at, held = pointers.T
         begins, ends, shifts = self.places.T
         which = np.searchsorted(begins, held, side="right") - 1
         own = np.flatnonzero((which >= 0) & (held < ends[which])) if len(ends) else which[:0]
@@ -339,7 +358,11 @@ def _taken(size: int) -> NDArray[np.uint8]:
             break
         if len(memory) >= size:
             return memory
-    memory = np.empty(size + LINE, np.uint8)
+    return _at_line(np.empty(size + LINE, np.uint8))
+
+
+def _at_line(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return memory from where a cache line begins."""
     return memory[-address_of(memory) % LINE :]
 
 

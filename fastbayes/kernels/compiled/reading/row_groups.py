@@ -160,7 +160,7 @@ class AlikeGroups:
         pairs = [*counts]
         for before, after in zip(self._given, moved, strict=True):
             pairs += [(before.pieces, after.pieces), (before.outside, after.outside)]
-        return AlikeGroups(own, bits, moved, self._counts.copy(pairs))
+        return AlikeGroups(own, bits, moved, self._counts.copy(pairs, lend))
 
     def _sort(self, others: set[int]) -> None:
         """Take note of dictionary pages, and the order of the entries of some columns."""

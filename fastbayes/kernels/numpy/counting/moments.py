@@ -14,6 +14,11 @@ from fastbayes.kernels.shared.moments import merged
 MOST_CELLS = 1 << 18
 
 
+def class_codes(n_classes: int) -> type[np.unsignedinteger]:
+    """Return the type of codes of classes that is not converted."""
+    return np.uint8 if n_classes <= 1 << 8 else np.uint16
+
+
 def block_moments(
     values: Floats,
     y: NDArray[np.unsignedinteger],

@@ -65,6 +65,15 @@ def known_numbers(
     out[:] = np.where(np.unpackbits(bitmap, bitorder="little")[bit:][: len(values)], values, np.nan)
 
 
+def note_absent(
+    classes: NDArray[np.unsignedinteger], marks: NDArray[np.bool_], absent: NDArray[np.int64]
+) -> None:
+    """Add to `absent` how many classes none of some rows has."""
+    marks[:] = False
+    marks[classes] = True
+    absent[0] += np.count_nonzero(~marks)
+
+
 def unbounded(columns: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
     """Return which columns hold a number that is infinite or NaN."""
     return np.array([not np.isfinite(column).all() for column in columns], np.bool_)

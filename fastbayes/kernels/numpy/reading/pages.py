@@ -288,7 +288,6 @@ def decode(
 
 
 def read_numbers(
-    descriptor: int,
     columns: Numbers,
     turn: Numbers,
     source: Bytes,
@@ -313,7 +312,7 @@ def read_numbers(
         column[p.NEXT] = 0
         try:
             while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
-                found = _next_numbers(descriptor, column, len(values))
+                found = _next_numbers(column, len(values))
                 if column[p.LISTED]:
                     break
                 values[column[p.HELD] :][: len(found)] = found
@@ -322,6 +321,17 @@ def read_numbers(
             column[p.STATUS] = wrong.args[0]
         if column[p.STATUS] == p.SOUND and column[p.HELD] >= column[p.WANTED]:
             column[p.NULLS] = not np.isfinite(values[: column[p.WANTED]]).all()
+
+
+def want_numbers(columns: Numbers, turn: Numbers, n: int) -> None:
+    """Let go of the numbers of columns that were wanted, and want the next n."""
+    turn[0] = 0
+    lacking = (columns[:, p.HELD] < columns[:, p.WANTED]) & (columns[:, p.STATUS] == p.SOUND)
+    columns[lacking, p.STATUS] = p.OTHER
+    columns[:, p.GAPS] |= columns[:, p.NULLS]
+    columns[:, p.NEXT] = columns[:, p.WANTED]
+    columns[:, p.HELD] -= columns[:, p.WANTED]
+    columns[:, p.WANTED] = n
 
 
 def _turns(turn: Numbers, n: int) -> Iterator[int]:
@@ -338,11 +348,11 @@ def _turns(turn: Numbers, n: int) -> Iterator[int]:
 _TURN = threading.Lock()
 
 
-def _next_numbers(descriptor: int, column: Numbers, room: int) -> NDArray[np.float64]:
+def _next_numbers(column: Numbers, room: int) -> NDArray[np.float64]:
     """Return the numbers of the next page, none where there is no room for them."""
     chunk = column.copy()
     chunk[[p.NEXT, p.END, p.MORE, p.ENTRIES]] = 0, column[p.MORE], 0, -1
-    whole = os.pread(descriptor, column[p.MORE], column[p.BEGIN])
+    whole = os.pread(int(column[p.FILE]), column[p.MORE], column[p.BEGIN])
     _need(len(whole) == column[p.MORE], p.UNREAD)
     source = np.frombuffer(whole, np.uint8)
     page = _next_page(source, chunk)
