@@ -33,6 +33,8 @@ LENGTHS = 4
 # After so many row groups that are not like those before none is tried any more: they were read in
 # vain.
 MOST_UNLIKE = 8
+# As so many count those whose numbers were summed in vain, which takes longer.
+IN_VAIN = 4
 # Cells of one call, which no signal interrupts: some tenths of a second.
 MOST_CELLS = 1 << 28
 
@@ -77,7 +79,7 @@ class RepeatedCounts:
                 if mine is not None:
                     found, sums = mine.count(parts)
                     alike = found > 0 and (sums is not None or mine.sums is None)
-                    self._unlike = 0 if alike else self._unlike + 1
+                    self._unlike = 0 if alike else self._unlike + (IN_VAIN if found else 1)
                     return found, sums
             if apart:
                 self._unlike += bool(own)

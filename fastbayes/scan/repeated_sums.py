@@ -72,6 +72,8 @@ class RepeatedSums:
             return None
         if known.n_rows * len(numbers.names) > MOST_NUMBERS:
             return None
+        if together and any(part.gaps for part in own.held.values()):
+            return None  # the others will have some, too
         return cls(numbers.again(together=together), own, known, codes)
 
     @property
