@@ -106,7 +106,7 @@ def test_bits(
 def test_numbers_that_are_missing_later(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their rows are counted once, and summed in Python where that is needed; soon none is tried."""
+    """Rows are counted once, and summed in Python where that is needed; soon none is tried."""
     groups = [some(k, 9_000, gaps="" if k < 2 else "b") for k in range(9)]
     found = compare(written(tmp_path / "rows.parquet", groups), model, monkeypatch)
     if model == "moments":
