@@ -68,6 +68,7 @@ from fastbayes.data.unify import (
     is_text,
     odd_ones,
     unify_schemas,
+    without_dictionary,
 )
 from fastbayes.kernels import dispatch
 
@@ -613,8 +614,7 @@ def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator
 
 def _check_key(name: str, value: str | None, column: pa.Array, file: DataFile) -> None:
     """Raise DataError where a file says another thing of a column than its directory."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = without_dictionary(column)
     try:
         said = pa.scalar(value, pa.string()).cast(column.type)
         alike = column.is_null() if value is None else pc.equal(column, said).fill_null(False)

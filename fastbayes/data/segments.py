@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
-from fastbayes.data.unify import Columns, Projection, is_text, select, unify_types
+from fastbayes.data.unify import (
+    Columns,
+    Projection,
+    is_text,
+    select,
+    unify_types,
+    without_dictionary,
+)
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed of so many
@@ -485,7 +492,7 @@ def combine(arrays: Sequence[pa.Array]) -> pa.Array:
     if pa.types.is_dictionary(arrays[0].type):
         if any(array.dictionary.null_count for array in arrays):
             # pyarrow merges neither dictionaries that hold a null nor keeps their meaning
-            return pa.concat_arrays([array.dictionary_decode() for array in arrays])
+            return pa.concat_arrays([without_dictionary(array) for array in arrays])
         if arrays[0].type.index_type.bit_width < 32:  # the merged dictionary may need more
             wide = pa.dictionary(pa.int32(), arrays[0].type.value_type, arrays[0].type.ordered)
             arrays = [array.cast(wide) for array in arrays]
@@ -495,10 +502,7 @@ def combine(arrays: Sequence[pa.Array]) -> pa.Array:
 def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     if all(is_text(array.type) or pa.types.is_null(array.type) for array in arrays):
         target: pa.DataType | None = pa.large_string()
-        arrays = [
-            array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-            for array in arrays
-        ]
+        arrays = [without_dictionary(array) for array in arrays]
     else:
         target = arrays[0].type
         for array in arrays[1:]:
