@@ -306,6 +306,7 @@ BAD_CSV = [
 BAD_JSON = [
     b'{"y": "no", "n": \n',
     b'["no", "b"]\n',
+    b"null\n",
     b'{"y": "no", "t": "b", "n": "seven", "x": 1.5}\n',
     b'{"y": "no", "t": 5, "n": 1, "x": 1.5}\n',
     b'{"y": "no", "t": "\xff", "n": 1, "x": 1.5}\n',

@@ -690,6 +690,9 @@ class JsonReader(TextReader):
         }
         if not text.strip():
             return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
+        # Where it is the first value, pyarrow ends the process; later ones it takes for objects.
+        if _NULL_FIRST.match(text) or _NULL_LATER.search(text):
+            raise pa.ArrowInvalid("a line is null, which is no object")
         every = self.keys is not None or len(known) < len(types) or not types
         table = arrow_json.read_json(
             pa.BufferReader(text),
@@ -780,7 +783,7 @@ class JsonReader(TextReader):
                 )
             if not isinstance(record, dict):
                 return FileFormatError(
-                    f"{where}: {line[:60]!r} is no object; write one object per line"
+                    f"{where}: {line[:60]!r} is no object; write one object per line{self.skipping}"
                 )
             for name, value in record.items():
                 if value is None or (types and name not in types):
@@ -789,6 +792,11 @@ class JsonReader(TextReader):
                 if kind != _kind(value):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
         return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
+
+
+# A null that stands in no object, as JSON allows in a list of lines.
+_NULL_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?\s*null")
+_NULL_LATER = re.compile(rb"\}[ \t\r]*\n\s*null")
 
 
 def _lines(text: bytes) -> list[bytes]:
