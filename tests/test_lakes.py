@@ -307,6 +307,7 @@ BAD_JSON = [
     b'{"y": "no", "n": \n',
     b'["no", "b"]\n',
     b"null\n",
+    b'{"y": "no", "t": "b", "n": 1, "x": -Infinity}\n',
     b'{"y": "no", "t": "b", "n": "seven", "x": 1.5}\n',
     b'{"y": "no", "t": 5, "n": 1, "x": 1.5}\n',
     b'{"y": "no", "t": "\xff", "n": 1, "x": 1.5}\n',
@@ -385,6 +386,29 @@ def test_bad_rows__are_left_out_and_written_down(
     model = fb.NaiveBayes().fit(files, "y")
     same(model.statistics_, fb.NaiveBayes().fit(whole, "y").statistics_)
     assert len(model.predict(files)) == 1500
+
+
+def test_bad_rows__an_infinite_number_costs_its_row_alone(tmp_path: Path) -> None:
+    """What is only copied may be infinite, where rows are predicted."""
+    path, rejects = tmp_path / "t.csv", tmp_path / "bad.csv"
+    rows = [f"{i % 7},{i / 2},{'pq'[i % 2]}\n" for i in range(400)]
+    rows[100], rows[200] = "inf,1,p\n", "1,-1e999,q\n"
+    path.write_text("".join(["n,x,y\n", *rows]))
+    for numeric in ("gaussian", "mdl"):
+        files = fb.Files(path, on_error="skip-rows", rejects=rejects)
+        stats = fb.count(files, "y", numeric=numeric)
+        assert (stats.n_rows, files.rejected_rows) == (398, 2)
+        assert f"left out: 2 rows of {path}; they are in {rejects}" in stats.provenance
+        with rejects.open(newline="") as file:
+            found = [(row["line"], row["reason"]) for row in csv.DictReader(file)]
+        assert found == [
+            ("102", "column 'n' holds an infinite number"),
+            ("202", "column 'x' holds an infinite number"),
+        ]
+    model = fb.NaiveBayes(columns=["n"]).fit(files, "y")
+    written = fb.predict_to(model, files, tmp_path / "o.parquet", keys=["x"])
+    assert written.rows == 399
+    assert pq.read_table(tmp_path / "o.parquet")["x"][199].as_py() == -np.inf
 
 
 def test_bad_rows__too_many_are_an_error(tmp_path: Path) -> None:

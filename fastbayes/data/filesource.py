@@ -6,7 +6,7 @@ import copy
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import chain, groupby
@@ -121,6 +121,8 @@ class FileReader(ABC):
 
     # Whether a column that this file lacks is null in all its rows (formats that omit nulls).
     absent_is_null: ClassVar[bool] = False
+    # Columns that may hold what no model takes, where rows are left out.
+    copied: Container[str] = ()
     # Whether it hands out many blocks at once, where that is asked for.
     many_blocks: ClassVar[bool] = False
     file: DataFile
@@ -396,6 +398,11 @@ class FileSource(Source):
         fewer.schema = pa.schema([self.schema.field(name) for name in columns])
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
+
+    def copying(self, names: Sequence[str]) -> None:
+        """Take note of columns that are copied, so that no row is left out for what they hold."""
+        for reader in self._readers:
+            reader.copied = frozenset(names)
 
     def left_out(self) -> list[str]:
         """Return how many rows of which file were left out."""

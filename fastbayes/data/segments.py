@@ -241,6 +241,9 @@ class Source(ABC):
         """Return what was left out of the rows that were read so far, a line each."""
         return []
 
+    def copying(self, names: Sequence[str]) -> None:  # noqa: B027  # most leave out no rows
+        """Take note of columns that are copied, so that no row is left out for what they hold."""
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
@@ -332,6 +335,10 @@ class SourceView(Source):
     def left_out(self) -> list[str]:
         """Return what was left out of the rows that were read so far."""
         return self.source.left_out()
+
+    def copying(self, names: Sequence[str]) -> None:
+        """Take note of columns that are copied."""
+        self.source.copying(names)
 
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[Rows]:

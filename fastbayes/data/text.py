@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import threading
 from abc import abstractmethod
@@ -207,6 +208,8 @@ LEAST_INFER_BYTES = 1 << 20
 # Numbers as CSV has them.
 _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
 
+_INFINITE = r"^\s*[-+]?(?i:inf|infinity)\s*$"
+
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
 
@@ -327,7 +330,7 @@ class TextReader(FileReader):
             yield from self._fitted(index, text, types).to_batches()
             return
         try:
-            table = self._tried(text, types)
+            table = self._all_finite(self._tried(text, types))
         except (pa.ArrowException, _Conflict):
             text = self._without_bad(self._rejects, index, text, types, line)
             table = self._fitted(index, text, types)
@@ -352,7 +355,7 @@ class TextReader(FileReader):
         if not some or most <= 0:
             return {}
         try:
-            self._tried(b"".join(rows[i] for i in some), types, note=False)
+            self._all_finite(self._tried(b"".join(rows[i] for i in some), types, note=False))
         except (pa.ArrowException, _Conflict) as error:
             if len(some) == 1:
                 return {some[0]: first_line(error)}
@@ -361,6 +364,15 @@ class TextReader(FileReader):
         middle = len(some) // 2
         found = self._by_halves(rows, some[:middle], types, most)
         return found | self._by_halves(rows, some[middle:], types, most - len(found))
+
+    def _all_finite(self, table: pa.Table) -> pa.Table:
+        """Return a table without infinite numbers, which no model takes; ArrowInvalid if it has."""
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            if not pa.types.is_floating(column.type) or name in self.copied:
+                continue
+            if pc.any(pc.is_inf(column)).as_py():
+                raise pa.ArrowInvalid(_infinite(name))
+        return table
 
     def _fitted(self, index: int, text: bytes, types: dict[str, pa.DataType]) -> pa.Table:
         try:
@@ -433,6 +445,11 @@ class TextReader(FileReader):
         return sum(
             self.count_rows(text) for _, text in zip(range(index), self.blocks(), strict=False)
         )
+
+
+def _infinite(name: str) -> str:
+    """Return the reason for which a row is left out that holds an infinite number."""
+    return f"column {name!r} holds an infinite number"
 
 
 class _Conflict(Exception):
@@ -577,7 +594,7 @@ class CsvReader(TextReader):
         return found[np.searchsorted(edges, found) % 2 == 0] if len(edges) else found
 
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
-        """Return rows of a wrong width, those that are not UTF-8, and text in columns of numbers.
+        """Return rows of a wrong width, those that are not UTF-8, and what is no finite number.
 
         Where types are to be inferred, a column is of numbers if nearly all its cells are.
         """
@@ -614,10 +631,15 @@ class CsvReader(TextReader):
             assert self._rejects is not None
             if kind is None and (len(odd) > self._rejects.most(known) or 2 * len(odd) >= known):
                 continue  # it is text
+            if len(left) != len(cells):
+                continue
             for at in odd.tolist():
                 value = cells[at].as_py().decode()
-                if len(left) == len(cells):
-                    found.setdefault(left[at], f"column {name!r} holds {value[:80]!r}, no number")
+                found.setdefault(left[at], f"column {name!r} holds {value[:80]!r}, no number")
+            if kind is not None and name not in self.copied:
+                infinite = pc.match_substring_regex(cells, _INFINITE).fill_null(False)
+                for at in np.flatnonzero(infinite.to_numpy()).tolist():
+                    found.setdefault(left[at], _infinite(name))
         return found
 
     def remedy(self, name: str) -> str:
@@ -747,7 +769,9 @@ class JsonReader(TextReader):
                 found[i] = "no object"
                 continue
             for name, value in record.items():
-                if value is not None and (name in types or not types):
+                if value in (math.inf, -math.inf) and name in types and name not in self.copied:
+                    found[i] = _infinite(name)
+                elif value is not None and (name in types or not types):
                     kinds.setdefault(name, {}).setdefault(_kind(value), []).append(i)
         assert self._rejects is not None
         for name, held in kinds.items():

@@ -29,7 +29,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type of values side by side instead of views of them, which Arrow takes none of."""
+    """Return the type of values side by side instead of views, of which Arrow takes no rows."""
     if pa.types.is_string_view(kind):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(kind) else kind
