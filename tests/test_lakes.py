@@ -411,6 +411,25 @@ def test_bad_rows__an_infinite_number_costs_its_row_alone(tmp_path: Path) -> Non
     assert pq.read_table(tmp_path / "o.parquet")["x"][199].as_py() == -np.inf
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_bad_rows__the_others_keep_their_numbers(tmp_path: Path, form: str) -> None:
+    """Blank lines are no rows, those that are left out are."""
+    good, bad, odd = '{"g":"u","n":1,"y":"p"}', '{"g":"u"', '{"g":"odd","n":1,"y":"p"}'
+    if form == "csv":
+        good, bad, odd = "u,1,p", "u,1,p,more", "odd,1,p"
+    rows = [good] * 60
+    rows[0] = rows[20] = rows[50] = bad
+    rows[21] = f"{good}\n"
+    rows[41] = odd
+    path = tmp_path / f"t.{form}"
+    path.write_text("\n".join([*["g,n,y"] * (form == "csv"), *rows]) + "\n")
+    files = fb.Files(path, on_error="skip-rows")
+    model = fb.NaiveBayes(unseen="error").fit({"g": ["u", "v"], "n": [1, 2], "y": ["p", "q"]}, "y")
+    with pytest.raises(fb.DataError, match=r"'g', row 41 of .*'odd' was not seen"):
+        model.predict(files)
+    assert files.rejected_rows == 3
+
+
 def test_bad_rows__too_many_are_an_error(tmp_path: Path) -> None:
     spoilt(tmp_path / "t.csv", drawn(400, 0), 0, every=10)
     with pytest.raises(

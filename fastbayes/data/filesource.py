@@ -104,6 +104,7 @@ class Piece(NamedTuple):
     groups    row groups of which it is decoded at once, where others may take their place
     alike     tells of such groups of pieces, up to the first not decoded like some earlier rows
     goes_on   whether the next piece is of the same segment
+    unused    positions of rows that are left out, among all, known once it is read
     """
 
     first_row: int
@@ -114,6 +115,7 @@ class Piece(NamedTuple):
     groups: Sequence[int] = ()
     alike: Callable[[Sequence[Sequence[int]], DecodedRows], AlikeParts] | None = None
     goes_on: bool = False
+    unused: Sequence[int] = ()
 
 
 class FileReader(ABC):
@@ -496,6 +498,7 @@ class FileSource(Source):
             read_apart=apart,
             parts=parts,
             alike=alike,
+            unused=first.unused,
         )
 
     @contextmanager

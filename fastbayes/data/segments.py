@@ -91,15 +91,23 @@ class AlikeParts(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a batch stands, for messages."""
+    """Where a batch stands, for messages.
+
+    first_row  of the rows of the origin that are used; -1 if unknown
+    unused     positions among all its rows, ascending, of those left out so far
+    """
 
     origin: str
     first_row: int
+    unused: Sequence[int] = ()
 
     def row(self, index: int) -> str:
         """Return the words for the row at `index` of the batch."""
         known = self.first_row >= 0
-        row = f"row {self.first_row + index}" if known else f"row {index} of a batch"
+        at = self.first_row + index
+        for place in self.unused:
+            at += place <= at
+        row = f"row {at}" if known else f"row {index} of a batch"
         return f"{row} of {self.origin}" if self.origin else row
 
 
@@ -118,6 +126,7 @@ class Segment:
                which they are best read
     alike      tells of the parts from one on, up to the first that is not decoded like the rows of
                some earlier part
+    unused     positions of rows that are left out, known once it is read; see `Place`
     """
 
     index: int
@@ -132,6 +141,7 @@ class Segment:
     )
     parts: Sequence[SegmentPart] = field(default=(), repr=False, compare=False)
     alike: Callable[[int, Any], AlikeParts] | None = field(default=None, repr=False, compare=False)
+    unused: Sequence[int] = field(default=(), repr=False, compare=False)
 
     def of(self, read: Read, *, whole: bool) -> Self:
         """Return the segment of a view of these rows, all or some, which reads them otherwise."""
@@ -140,7 +150,8 @@ class Segment:
 
     def place(self, done: int) -> Place:
         """Return where the rows stand that come after so many of the segment."""
-        return Place(self.origin, self.first_row + done if self.first_row >= 0 else -1)
+        first_row = self.first_row + done if self.first_row >= 0 else -1
+        return Place(self.origin, first_row, self.unused)
 
     def batches(self) -> Iterator[Rows]:
         """Decode the rows, in the calling thread; to be called once.

@@ -254,6 +254,10 @@ class TextReader(FileReader):
     def ends(self, text: bytes) -> Positions:
         """Return where the rows of a block end, blank lines included."""
 
+    def is_row(self, text: bytes) -> bool:
+        """Return whether what ends where a row ends is one, and not a blank line."""
+        return bool(text.strip())
+
     @abstractmethod
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
         """Return rows that cannot be used, by position, with the reason; those easily told."""
@@ -319,12 +323,18 @@ class TextReader(FileReader):
         for index, text in enumerate(self.blocks()):
             if self.file.read_once:
                 self._lines.append(len(self.ends(text)))
-            read = partial(self._read, index, text, types, line)
-            yield Piece(0 if index == 0 else -1, None, read)
+            unused: list[int] = []
+            read = partial(self._read, index, text, types, line, unused)
+            yield Piece(0 if index == 0 else -1, None, read, unused=unused)
             line += 0 if self._rejects is None else _n_lines([text])
 
     def _read(
-        self, index: int, text: bytes, types: dict[str, pa.DataType], line: int
+        self,
+        index: int,
+        text: bytes,
+        types: dict[str, pa.DataType],
+        line: int,
+        unused: list[int],
     ) -> Iterator[pa.RecordBatch]:
         if self._rejects is None:
             yield from self._fitted(index, text, types).to_batches()
@@ -332,21 +342,23 @@ class TextReader(FileReader):
         try:
             table = self._all_finite(self._tried(text, types))
         except (pa.ArrowException, _Conflict):
-            text = self._without_bad(self._rejects, index, text, types, line)
+            text, unused[:] = self._without_bad(self._rejects, index, text, types, line)
             table = self._fitted(index, text, types)
         yield from table.to_batches()
 
     def _without_bad(
         self, rejects: Rejects, index: int, text: bytes, types: dict[str, pa.DataType], line: int
-    ) -> bytes:
-        """Return the rows of a block that can be used, and take note of the others."""
+    ) -> tuple[bytes, list[int]]:
+        """Return the rows of a block that can be used, and the positions of others, now noted."""
         rows = _cut_at(text, self.ends(text))
         bad = self.suspects(rows, types)
         left = [i for i in range(len(rows)) if i not in bad]
         bad |= self._by_halves(rows, left, types, rejects.most(len(rows)) + 1)
         found = self._bad_rows(rows, bad, line)
         rejects.add(self.file.origin, index, _n_rows(rows), found)
-        return b"".join(row for i, row in enumerate(rows) if i not in bad)
+        places = np.cumsum([self.is_row(row) for row in rows]) - 1
+        used = b"".join(row for i, row in enumerate(rows) if i not in bad)
+        return used, places[sorted(bad)].tolist()
 
     def _by_halves(
         self, rows: Sequence[bytes], some: Sequence[int], types: dict[str, pa.DataType], most: int
@@ -593,6 +605,10 @@ class CsvReader(TextReader):
         edges, _ = _quoted(text, self._delimiter.encode())
         return found[np.searchsorted(edges, found) % 2 == 0] if len(edges) else found
 
+    def is_row(self, text: bytes) -> bool:
+        """Return whether it is no blank line, which is an empty cell where there is one column."""
+        return len(self._names) == 1 or bool(text.strip(b"\r\n"))
+
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
         """Return rows of a wrong width, those that are not UTF-8, and what is no finite number.
 
@@ -613,7 +629,7 @@ class CsvReader(TextReader):
             except UnicodeDecodeError:
                 found.setdefault(i, "not UTF-8")
         # A blank line is no row where there are several columns.
-        blank = {i for i, row in enumerate(rows) if n_names > 1 and not row.strip(b"\r\n")}
+        blank = {i for i, row in enumerate(rows) if not self.is_row(row)}
         left = [i for i in range(len(rows)) if i not in found and i not in blank]
         text = b"".join(rows[i] for i in left)
         numbers = {n: k for n, k in types.items() if k is None or _is_value(k)}
