@@ -411,6 +411,25 @@ def test_bad_rows__an_infinite_number_costs_its_row_alone(tmp_path: Path) -> Non
     assert pq.read_table(tmp_path / "o.parquet")["x"][199].as_py() == -np.inf
 
 
+def test_bad_rows__no_block_is_lost_without_a_word(tmp_path: Path) -> None:
+    """What only counting tells of a row costs its block, of which it is said how large it is."""
+    path = tmp_path / "t.csv"
+    path.write_text("w,y\n" + "1,p\n2,q\n" * 50 + "-1,p\n")
+    with pytest.raises(
+        fb.RejectLimitError, match=r"101 rows .*max_rejected=0\.05.*row 100 of .*-1"
+    ):
+        fb.count(fb.Files(path, on_error="skip-rows"), "y", sample_weight="w")
+    for files in (
+        fb.Files(path, on_error="skip-rows", max_rejected=1),
+        fb.Files(path, on_error="skip"),
+    ):
+        stats = fb.count(files, "y", sample_weight="w")
+        assert stats.n_rows == 0
+        (note,) = [note for note in stats.provenance if note.startswith("left out: ")]
+        assert "row 100 of " in note
+        assert note.endswith("(101 rows left out with it)")
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_bad_rows__the_others_keep_their_numbers(tmp_path: Path, form: str) -> None:
     """Blank lines are no rows, those that are left out are."""

@@ -123,6 +123,8 @@ class FileReader(ABC):
 
     # Whether a column that this file lacks is null in all its rows (formats that omit nulls).
     absent_is_null: ClassVar[bool] = False
+    # Whether single rows may be left out.
+    by_rows: ClassVar[bool] = False
     # Columns that may hold what no model takes, where rows are left out.
     copied: Container[str] = ()
     # Whether it hands out many blocks at once, where that is asked for.
@@ -400,6 +402,14 @@ class FileSource(Source):
         fewer.schema = pa.schema([self.schema.field(name) for name in columns])
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
+
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where so many rows may not be left out together for an error.
+
+        Of files whose single rows may be.
+        """
+        if self._rejects is not None and self._readers[0].by_rows:
+            self._rejects.check_block(origin, n_rows, error)
 
     def copying(self, names: Sequence[str]) -> None:
         """Take note of columns that are copied, so that no row is left out for what they hold."""

@@ -99,6 +99,14 @@ class Rejects:
                 f"{first.line}: {first.reason}"
             )
 
+    def check_block(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where a block cannot be left out as a whole for an error."""
+        if n_rows > self.most(n_rows):
+            raise RejectLimitError(
+                f"{origin}: {n_rows:,} rows would be left out together, more than "
+                f"max_rejected={self.share:g} allows: {error}"
+            ) from error
+
     def add(self, origin: str, block: int, n_rows: int, bad: Sequence[BadRow]) -> None:
         """Take note of the bad rows of a block of n_rows; one that is read again changes nothing.
 

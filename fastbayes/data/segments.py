@@ -252,6 +252,9 @@ class Source(ABC):
         """Return what was left out of the rows that were read so far, a line each."""
         return []
 
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:  # noqa: B027
+        """Raise RejectLimitError where so many rows may not be left out together for an error."""
+
     def copying(self, names: Sequence[str]) -> None:  # noqa: B027  # most leave out no rows
         """Take note of columns that are copied, so that no row is left out for what they hold."""
 
@@ -346,6 +349,10 @@ class SourceView(Source):
     def left_out(self) -> list[str]:
         """Return what was left out of the rows that were read so far."""
         return self.source.left_out()
+
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where so many rows may not be left out together for an error."""
+        self.source.check_lost(origin, n_rows, error)
 
     def copying(self, names: Sequence[str]) -> None:
         """Take note of columns that are copied."""

@@ -220,6 +220,7 @@ class TextReader(FileReader):
     """A file of text in blocks of whole rows."""
 
     n_rows = None
+    by_rows = True
 
     def __init__(
         self, file: DataFile, cut: Cut, skip: int = 0, rejects: Rejects | None = None
