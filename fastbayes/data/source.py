@@ -297,7 +297,7 @@ def _arrow_table(frame: Any, name: str) -> pa.Table:
     try:
         return pa.table(frame)
     except pa.ArrowInvalid as error:
-        for column, kind in frame.schema.items():
+        for column, kind in getattr(frame, "schema", {}).items():  # a series has none
             if str(kind) in _WIDE:
                 raise SchemaError(
                     f"{name}: column {column!r} is {kind}, which Arrow does not hold; cast it to "
