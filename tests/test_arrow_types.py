@@ -153,7 +153,7 @@ def test_type__fits_and_is_counted_alike(name: str, tmp_path: Path) -> None:
     rows = pa.table({"x": GOOD[name], "a": ["s", "t"] * 6, "y": ["n", "p", "p"] * 4})
     first = None
     for way, source in ways(rows, tmp_path):
-        if way == "pandas" and name in ("bool", *map(str, NUMERIC)):
+        if way == "pandas" and name in ("bool", "bool8", *map(str, NUMERIC)):
             continue  # None makes objects or floats of these: other types
         stats = fb.count(source, "y")
         first = told(stats) if first is None else first
@@ -162,6 +162,12 @@ def test_type__fits_and_is_counted_alike(name: str, tmp_path: Path) -> None:
         assert model.predict_proba(source).shape == (N, 2)
     assert first is not None
     assert fb.count(rows, "y", exclude="x*").schema.names == ("a",)
+
+
+def test_type__booleans_of_a_byte_are_booleans() -> None:
+    rows = {"x": GOOD["bool8"], "y": ["n", "p", "p"] * 4}
+    found = fb.count(pa.table(rows), "y")
+    assert found == fb.count({**rows, "x": [True, False, None] * 4}, "y")
 
 
 @pytest.mark.parametrize("name", BAD)

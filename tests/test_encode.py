@@ -821,6 +821,29 @@ def test_applying__types_are_compared_with_those_of_the_fit() -> None:
         Encoder.applying_to(schema, table.select(["s", "b"]).schema)
 
 
+@pytest.mark.parametrize("n", [256, 257])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_applying__text_where_a_column_had_no_values(n: int, encoded: bool) -> None:
+    """All of it is unseen, however much of it there is."""
+    y = ["a", "b"] * 10
+    model = fb.NaiveBayes().fit(pa.table({"f": pa.nulls(20), "g": ["p", "q"] * 10, "y": y}), "y")
+    texts = pa.array([f"t{i}" for i in range(n)])
+    rows = {"f": texts.dictionary_encode() if encoded else texts, "g": ["p"] * n}
+    missing = {"f": pa.nulls(n), "g": ["p"] * n}
+    found = model.predict_proba(pa.table(rows))
+    assert np.array_equal(found, model.predict_proba(pa.table(missing)))
+
+
+def test_applying__dates_where_a_column_had_no_values() -> None:
+    dates = pa.array([0, 1], pa.date32())
+    model = fb.NaiveBayes().fit(pa.table({"f": pa.nulls(2), "g": ["p", "q"], "y": ["a", "b"]}), "y")
+    for column in (dates, dates.dictionary_encode()):
+        with pytest.raises(SchemaError, match=r"'f' had no values at fit and is .* to string"):
+            model.predict(pa.table({"f": column, "g": ["p", "q"]}))
+    rows = pa.table({"f": dates.cast(pa.string()), "g": ["p", "q"]})
+    assert model.predict(rows).tolist() == ["a", "b"]
+
+
 def test_applying__unseen_values() -> None:
     schema = count(pa.table({"x": ["p", "q"], "y": ["a", "b"]})).schema
     rows = pa.record_batch({"x": ["q", "r", None, "s"]})

@@ -365,6 +365,7 @@ def test_predict__before_fit(method: str) -> None:
         ("size", pa.array([[1.5]] * ROWS), ("list", "explode")),
         ("size", pa.array([0] * ROWS, pa.timestamp("s")), ("timestamp", "cast")),
         ("colour", pa.array([1] * ROWS), ("was string at fit and is int64 now", "cast")),
+        ("colour", pa.array([0] * ROWS, pa.date32()), ("was string at fit and is date32", "cast")),
         ("colour", pa.array([True] * ROWS), ("was string at fit and is bool now", "cast")),
         ("ripe", pa.array([1] * ROWS), ("was bool at fit and is int64 now", "cast")),
         ("ripe", pa.array(["yes"] * ROWS), ("was bool at fit and is string now", "cast")),

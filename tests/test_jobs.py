@@ -106,6 +106,20 @@ def test_update__new_values_and_classes_join(lake: Path) -> None:
     assert found.schema.classes.to_pylist() == ["p", "q", "r"]
 
 
+@pytest.mark.parametrize("values", [[0.5, 1.5], [1, 2], ["p", "q"], [True, False]], ids=str)
+def test_update__a_column_without_values_at_first_becomes_what_comes(
+    tmp_path: Path, values: list[Any]
+) -> None:
+    first, later = tmp_path / "0.parquet", tmp_path / "1.parquet"
+    pq.write_table(pa.table({"x": pa.nulls(20), "y": ["p", "q"] * 10}), first)
+    pq.write_table(pa.table({"x": values * 10, "y": ["p", "q"] * 10}), later)
+    some, whole = fb.count(first, "y"), fb.count(tmp_path, "y")
+    assert fb.count(tmp_path, "y", update=some) == whole
+    alone, again = fb.count(later, "y"), fb.count(later, "y", schema=some)
+    assert again.schema.features == alone.schema.features
+    assert fb.merge([some, again]) == whole
+
+
 def test_update__of_weights_or_folds_does_not_go_on_without_them(lake: Path) -> None:
     options = KINDS["weighted"]
     some = fb.count(lake / "0.parquet", "y", **options)

@@ -306,6 +306,8 @@ BAD_CSV = [
 BAD_JSON = [
     b'{"y": "no", "n": \n',
     b'["no", "b"]\n',
+    b"null\n",
+    b'{"y": "no", "t": "b", "n": 1, "x": -Infinity}\n',
     b'{"y": "no", "t": "b", "n": "seven", "x": 1.5}\n',
     b'{"y": "no", "t": 5, "n": 1, "x": 1.5}\n',
     b'{"y": "no", "t": "\xff", "n": 1, "x": 1.5}\n',
@@ -384,6 +386,67 @@ def test_bad_rows__are_left_out_and_written_down(
     model = fb.NaiveBayes().fit(files, "y")
     same(model.statistics_, fb.NaiveBayes().fit(whole, "y").statistics_)
     assert len(model.predict(files)) == 1500
+
+
+def test_bad_rows__an_infinite_number_costs_its_row_alone(tmp_path: Path) -> None:
+    """What is only copied may be infinite, where rows are predicted."""
+    path, rejects = tmp_path / "t.csv", tmp_path / "bad.csv"
+    rows = [f"{i % 7},{i / 2},{'pq'[i % 2]}\n" for i in range(400)]
+    rows[100], rows[200] = "inf,1,p\n", "1,-1e999,q\n"
+    path.write_text("".join(["n,x,y\n", *rows]))
+    for numeric in ("gaussian", "mdl"):
+        files = fb.Files(path, on_error="skip-rows", rejects=rejects)
+        stats = fb.count(files, "y", numeric=numeric)
+        assert (stats.n_rows, files.rejected_rows) == (398, 2)
+        assert f"left out: 2 rows of {path}; they are in {rejects}" in stats.provenance
+        with rejects.open(newline="") as file:
+            found = [(row["line"], row["reason"]) for row in csv.DictReader(file)]
+        assert found == [
+            ("102", "column 'n' holds an infinite number"),
+            ("202", "column 'x' holds an infinite number"),
+        ]
+    model = fb.NaiveBayes(columns=["n"]).fit(files, "y")
+    written = fb.predict_to(model, files, tmp_path / "o.parquet", keys=["x"])
+    assert written.rows == 399
+    assert pq.read_table(tmp_path / "o.parquet")["x"][199].as_py() == -np.inf
+
+
+def test_bad_rows__no_block_is_lost_without_a_word(tmp_path: Path) -> None:
+    """What only counting tells of a row costs its block, of which it is said how large it is."""
+    path = tmp_path / "t.csv"
+    path.write_text("w,y\n" + "1,p\n2,q\n" * 50 + "-1,p\n")
+    with pytest.raises(
+        fb.RejectLimitError, match=r"101 rows .*max_rejected=0\.05.*row 100 of .*-1"
+    ):
+        fb.count(fb.Files(path, on_error="skip-rows"), "y", sample_weight="w")
+    for files in (
+        fb.Files(path, on_error="skip-rows", max_rejected=1),
+        fb.Files(path, on_error="skip"),
+    ):
+        stats = fb.count(files, "y", sample_weight="w")
+        assert stats.n_rows == 0
+        (note,) = [note for note in stats.provenance if note.startswith("left out: ")]
+        assert "row 100 of " in note
+        assert note.endswith("(101 rows left out with it)")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_bad_rows__the_others_keep_their_numbers(tmp_path: Path, form: str) -> None:
+    """Blank lines are no rows, those that are left out are."""
+    good, bad, odd = '{"g":"u","n":1,"y":"p"}', '{"g":"u"', '{"g":"odd","n":1,"y":"p"}'
+    if form == "csv":
+        good, bad, odd = "u,1,p", "u,1,p,more", "odd,1,p"
+    rows = [good] * 60
+    rows[0] = rows[20] = rows[50] = bad
+    rows[21] = f"{good}\n"
+    rows[41] = odd
+    path = tmp_path / f"t.{form}"
+    path.write_text("\n".join([*["g,n,y"] * (form == "csv"), *rows]) + "\n")
+    files = fb.Files(path, on_error="skip-rows")
+    model = fb.NaiveBayes(unseen="error").fit({"g": ["u", "v"], "n": [1, 2], "y": ["p", "q"]}, "y")
+    with pytest.raises(fb.DataError, match=r"'g', row 41 of .*'odd' was not seen"):
+        model.predict(files)
+    assert files.rejected_rows == 3
 
 
 def test_bad_rows__too_many_are_an_error(tmp_path: Path) -> None:

@@ -292,6 +292,23 @@ def test_delta__force_makes_a_version(
         fb.predict_to(model, table, tmp_path / "mine", format="delta", force=True)
 
 
+def test_delta__a_version_keeps_partitions_that_it_can(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path
+) -> None:
+    needs("deltalake")
+    out = tmp_path / "t"
+    options: dict[str, Any] = {"format": "delta", "force": True}
+    fb.predict_to(model, table, out, keys=["id", "day"], partition_by="day", **options)
+    with pytest.raises(fb.DataError, match="partitioned by 'day', which is not written: copy it"):
+        fb.predict_to(model, table, out, keys=["id"], **options)
+    fb.predict_to(model, table, out, keys=["day"], **options)
+    assert delta(out).metadata().partition_columns == ["day"]
+    fb.predict_to(model, table, out, keys=["id"], partition_by="prediction", **options)
+    with pytest.raises(fb.DataError, match="leaves no column for the files; copy another"):
+        fb.predict_to(model, table, out, keys=[], **options)
+    assert delta(out).version() == 2
+
+
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_delta__a_failure_changes_nothing(

@@ -206,6 +206,7 @@ def test_keys__any_type_and_any_encoding(
     extra = {
         "word": pa.chunked_array(chunks),
         "view": words.cast(pa.string_view()),
+        "views": words.dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string_view())),
         "time": pa.array(range(n), pa.timestamp("us", "UTC")),
         "day": pa.array(range(n), pa.date32()),
         "list": pa.array([[i] for i in range(n)]),

@@ -898,6 +898,14 @@ def test_temporal_columns_pass_through(folder: Path) -> None:
     assert rows(open_source({"d": [day]})) == [{"d": day}]
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_polars_integers_that_arrow_lacks_are_refused_by_name(lazy: bool) -> None:
+    frame = pl.DataFrame({"a": ["u", "v"], "i": pl.Series([1, 2], dtype=pl.Int128)})
+    with pytest.raises(SchemaError, match=r"polars\.\w+: column 'i' is Int128.*cast it to Int64"):
+        open_source(frame.lazy() if lazy else frame)
+    assert open_source(frame.cast({"i": pl.Int64})).n_rows == 2
+
+
 def test_polars_lazy_frames_come_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,8 +121,9 @@ def ascending(values: pa.Array) -> NDArray[np.int64]:
 
 def texts_of(column: pa.Array) -> tuple[NDArray[np.signedinteger], NDArray[np.uint8]]:
     """Return where each string begins, and last where the last one ends, and the bytes of all."""
-    _, ends, data = column.buffers()
-    if ends is None or data is None:  # as Arrow may have it where there are no bytes
+    # Nulls of no type have neither, and Arrow may have none where there are no bytes.
+    ends, data = (None, None) if t.is_null(column.type) else column.buffers()[1:]
+    if ends is None or data is None:
         return np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8)
     kind: type[np.signedinteger] = np.int64 if t.is_large_string(column.type) else np.int32
     offsets = np.frombuffer(ends, kind)[column.offset : column.offset + len(column) + 1]

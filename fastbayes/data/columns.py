@@ -506,6 +506,11 @@ def closed_book(
 
     Raises SchemaError when the column was of another type when it was learned.
     """
+    if pa.types.is_temporal(decoded(kind)):  # as which none is learned
+        void = pa.types.is_null(values.type)
+        was = "had no values" if void else f"was {values.type}"
+        now = pa.string() if void else values.type
+        raise SchemaError(f"column {name!r} {was} at fit and is {kind} now; cast it to {now}")
     own = value_type(name, kind)
     try:
         common_type(name, values.type, own)

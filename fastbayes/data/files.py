@@ -51,8 +51,9 @@ class Files:
         "stop" at what cannot be used; or "skip" files that cannot be opened or whose columns
         conflict with those of the others (`count` skips row groups that cannot be read, too); or
         "skip-rows": these, and single rows of CSV and JSON lines: of a wrong number of cells, not
-        UTF-8, no JSON, text in a column of numbers. Then a column of text files is of numbers where
-        all but a share `max_rejected` of its first cells are; `categorical` says that it is not.
+        UTF-8, no JSON, text or an infinite number in a column of numbers. Then a column of text
+        files is of numbers where all but a share `max_rejected` of its first cells are;
+        `categorical` says that it is not.
         What is left out stands in the log and in `provenance`. Not with workers of engines.
     rejects
         File to write rejected rows to, .csv or .jsonl: file, line, reason, text. It is written

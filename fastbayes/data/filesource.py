@@ -6,7 +6,7 @@ import copy
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import chain, groupby
@@ -68,6 +68,7 @@ from fastbayes.data.unify import (
     is_text,
     odd_ones,
     unify_schemas,
+    without_dictionary,
 )
 from fastbayes.kernels import dispatch
 
@@ -110,6 +111,7 @@ class Piece(NamedTuple):
     alike     tells of such groups of pieces, up to the first not decoded like some earlier rows and
               numbers
     goes_on   whether the next piece is of the same segment
+    unused    positions of rows that are left out, among all, known once it is read
     """
 
     first_row: int
@@ -120,6 +122,7 @@ class Piece(NamedTuple):
     groups: Sequence[int] = ()
     alike: Alike | None = None
     goes_on: bool = False
+    unused: Sequence[int] = ()
 
 
 class FileReader(ABC):
@@ -127,6 +130,10 @@ class FileReader(ABC):
 
     # Whether a column that this file lacks is null in all its rows (formats that omit nulls).
     absent_is_null: ClassVar[bool] = False
+    # Whether single rows may be left out.
+    by_rows: ClassVar[bool] = False
+    # Columns that may hold what no model takes, where rows are left out.
+    copied: Container[str] = ()
     # Whether it hands out many blocks at once, where that is asked for.
     many_blocks: ClassVar[bool] = False
     file: DataFile
@@ -403,6 +410,19 @@ class FileSource(Source):
         fewer._projection = self._projection.onto(fewer.schema)
         return fewer
 
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where so many rows may not be left out together for an error.
+
+        Of files whose single rows may be.
+        """
+        if self._rejects is not None and self._readers[0].by_rows:
+            self._rejects.check_block(origin, n_rows, error)
+
+    def copying(self, names: Sequence[str]) -> None:
+        """Take note of columns that are copied, so that no row is left out for what they hold."""
+        for reader in self._readers:
+            reader.copied = frozenset(names)
+
     def left_out(self) -> list[str]:
         """Return how many rows of which file were left out."""
         return [] if self._rejects is None else self._rejects.notes()
@@ -495,6 +515,7 @@ class FileSource(Source):
             read_apart=apart,
             parts=parts,
             alike=alike,
+            unused=first.unused,
         )
 
     @contextmanager
@@ -626,8 +647,7 @@ def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator
 
 def _check_key(name: str, value: str | None, column: pa.Array, file: DataFile) -> None:
     """Raise DataError where a file says another thing of a column than its directory."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = without_dictionary(column)
     try:
         said = pa.scalar(value, pa.string()).cast(column.type)
         alike = column.is_null() if value is None else pc.equal(column, said).fill_null(False)

@@ -75,10 +75,15 @@ def _opens(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind)) and kind.num_fields > 0
 
 
+def _stored(kind: pa.BaseExtensionType) -> pa.DataType:
+    """Return the type as which values are taken: booleans of a byte each are no numbers."""
+    return pa.bool_() if kind.extension_name == "arrow.bool8" else kind.storage_type
+
+
 def _fields(field: pa.Field) -> list[pa.Field]:
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
-        return _fields(pa.field(field.name, kind.storage_type))
+        return _fields(pa.field(field.name, _stored(kind)))
     if not _opens(kind):
         return [field]
     inner = [kind.field(i) for i in range(kind.num_fields)]
@@ -90,9 +95,11 @@ def _columns(name: str, column: Column) -> list[tuple[str, Column]]:
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         if isinstance(column, pa.ChunkedArray):
-            chunks = [chunk.storage for chunk in column.chunks]
-            return _columns(name, pa.chunked_array(chunks, kind.storage_type))
-        return _columns(name, column.storage)
+            stored = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+        else:
+            stored = column.storage
+        kind = _stored(kind)
+        return _columns(name, stored if stored.type == kind else stored.cast(kind))
     if not _opens(kind):
         return [(name, column)]
     inner = [f"{name}.{kind.field(i).name}" for i in range(kind.num_fields)]

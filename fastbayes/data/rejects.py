@@ -43,7 +43,7 @@ class Rejects:
         self.path = None if path is None else Path(path)
         self.share = share
         self.rows: dict[str, int] = {}  # by file
-        self._seen: set[tuple[str, int]] = set()
+        self._seen: dict[tuple[str, int], set[int]] = {}  # by block
         self._lock = threading.Lock()
         self._begun = False
         if self.path is not None and self.path.suffix not in _HEADERS:
@@ -99,6 +99,14 @@ class Rejects:
                 f"{first.line}: {first.reason}"
             )
 
+    def check_block(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where a block cannot be left out as a whole for an error."""
+        if n_rows > self.most(n_rows):
+            raise RejectLimitError(
+                f"{origin}: {n_rows:,} rows would be left out together, more than "
+                f"max_rejected={self.share:g} allows: {error}"
+            ) from error
+
     def add(self, origin: str, block: int, n_rows: int, bad: Sequence[BadRow]) -> None:
         """Take note of the bad rows of a block of n_rows; one that is read again changes nothing.
 
@@ -106,9 +114,12 @@ class Rejects:
         """
         self.check(origin, n_rows, bad)
         with self._lock:
-            if not bad or (origin, block) in self._seen:
+            # A scan of more columns may find more.
+            seen = self._seen.setdefault((origin, block), set())
+            bad = [row for row in bad if row.line not in seen]
+            if not bad:
                 return
-            self._seen.add((origin, block))
+            seen.update(row.line for row in bad)
             self.rows[origin] = self.rows.get(origin, 0) + len(bad)
             if self.path is not None:
                 with self.path.open("ab") as file:

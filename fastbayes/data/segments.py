@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
-from fastbayes.data.unify import Columns, Projection, is_text, select, unify_types
+from fastbayes.data.unify import (
+    Columns,
+    Projection,
+    is_text,
+    select,
+    unify_types,
+    without_dictionary,
+)
 
 # Blocks of one segment of a table, an IPC file, a stream: few, so that a million rows keep every
 # worker busy and little is held. One number for all: floating-point sums are formed of so many
@@ -93,15 +100,23 @@ class AlikeParts(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a batch stands, for messages."""
+    """Where a batch stands, for messages.
+
+    first_row  of the rows of the origin that are used; -1 if unknown
+    unused     positions among all its rows, ascending, of those left out so far
+    """
 
     origin: str
     first_row: int
+    unused: Sequence[int] = ()
 
     def row(self, index: int) -> str:
         """Return the words for the row at `index` of the batch."""
         known = self.first_row >= 0
-        row = f"row {self.first_row + index}" if known else f"row {index} of a batch"
+        at = self.first_row + index
+        for place in self.unused:
+            at += place <= at
+        row = f"row {at}" if known else f"row {index} of a batch"
         return f"{row} of {self.origin}" if self.origin else row
 
 
@@ -120,6 +135,7 @@ class Segment:
                which they are best read
     alike      tells of the parts from one on, up to the first that is not decoded like the rows of
                some earlier part, and the numbers that were read apart from these, if any were
+    unused     positions of rows that are left out, known once it is read; see `Place`
     """
 
     index: int
@@ -136,6 +152,7 @@ class Segment:
     alike: Callable[[int, Any, Any], AlikeParts] | None = field(
         default=None, repr=False, compare=False
     )
+    unused: Sequence[int] = field(default=(), repr=False, compare=False)
 
     def of(self, read: Read, *, whole: bool) -> Self:
         """Return the segment of a view of these rows, all or some, which reads them otherwise."""
@@ -144,7 +161,8 @@ class Segment:
 
     def place(self, done: int) -> Place:
         """Return where the rows stand that come after so many of the segment."""
-        return Place(self.origin, self.first_row + done if self.first_row >= 0 else -1)
+        first_row = self.first_row + done if self.first_row >= 0 else -1
+        return Place(self.origin, first_row, self.unused)
 
     def batches(self) -> Iterator[Rows]:
         """Decode the rows, in the calling thread; to be called once.
@@ -245,6 +263,12 @@ class Source(ABC):
         """Return what was left out of the rows that were read so far, a line each."""
         return []
 
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:  # noqa: B027
+        """Raise RejectLimitError where so many rows may not be left out together for an error."""
+
+    def copying(self, names: Sequence[str]) -> None:  # noqa: B027  # most leave out no rows
+        """Take note of columns that are copied, so that no row is left out for what they hold."""
+
     def only(self, columns: Sequence[str]) -> Source:
         """Return a source of the same rows that has these of its columns, if not all of them."""
         return self
@@ -336,6 +360,14 @@ class SourceView(Source):
     def left_out(self) -> list[str]:
         """Return what was left out of the rows that were read so far."""
         return self.source.left_out()
+
+    def check_lost(self, origin: str, n_rows: int, error: DataError) -> None:
+        """Raise RejectLimitError where so many rows may not be left out together for an error."""
+        self.source.check_lost(origin, n_rows, error)
+
+    def copying(self, names: Sequence[str]) -> None:
+        """Take note of columns that are copied."""
+        self.source.copying(names)
 
     @abstractmethod
     def view(self, segment: Segment) -> Iterator[Rows]:
@@ -496,7 +528,7 @@ def combine(arrays: Sequence[pa.Array]) -> pa.Array:
     if pa.types.is_dictionary(arrays[0].type):
         if any(array.dictionary.null_count for array in arrays):
             # pyarrow merges neither dictionaries that hold a null nor keeps their meaning
-            return pa.concat_arrays([array.dictionary_decode() for array in arrays])
+            return pa.concat_arrays([without_dictionary(array) for array in arrays])
         if arrays[0].type.index_type.bit_width < 32:  # the merged dictionary may need more
             wide = pa.dictionary(pa.int32(), arrays[0].type.value_type, arrays[0].type.ordered)
             arrays = [array.cast(wide) for array in arrays]
@@ -506,10 +538,7 @@ def combine(arrays: Sequence[pa.Array]) -> pa.Array:
 def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
     if all(is_text(array.type) or pa.types.is_null(array.type) for array in arrays):
         target: pa.DataType | None = pa.large_string()
-        arrays = [
-            array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-            for array in arrays
-        ]
+        arrays = [without_dictionary(array) for array in arrays]
     else:
         target = arrays[0].type
         for array in arrays[1:]:

@@ -53,6 +53,8 @@ _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
     "ipc": open_ipc,
     "orc": open_orc,
 }
+# Types of polars that Arrow lacks.
+_WIDE = ("Int128", "UInt128")
 _ACCEPTED = (
     "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
     "polars frame, a DuckDB relation, a dict of columns, or a numpy array of shape "
@@ -270,7 +272,7 @@ def _holds_structs(column: Any) -> bool:
 
 def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
     with _computing():
-        schema = pa.table(frame.head(0).collect()).schema
+        schema = _arrow_table(frame.head(0).collect(), "polars.LazyFrame").schema
     stream = partial(_computed, frame, schema, options["columns"])
     return StreamSource(
         stream, schema, rereadable=True, description="polars.LazyFrame", native=frame, **options
@@ -290,6 +292,20 @@ def _computed(frame: Any, schema: pa.Schema, asked: Columns) -> Iterator[pa.Reco
             yield from pa.table(batch).to_batches()
 
 
+def _arrow_table(frame: Any, name: str) -> pa.Table:
+    """Return a frame of polars as a table; a type that Arrow lacks is an error by its column."""
+    try:
+        return pa.table(frame)
+    except pa.ArrowInvalid as error:
+        for column, kind in getattr(frame, "schema", {}).items():  # a series has none
+            if str(kind) in _WIDE:
+                raise SchemaError(
+                    f"{name}: column {column!r} is {kind}, which Arrow does not hold; cast it to "
+                    "Int64, Float64 or String"
+                ) from error
+        raise
+
+
 @contextmanager
 def _computing() -> Iterator[None]:
     try:
@@ -303,7 +319,8 @@ def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
     lazy = module in _RECOMPUTED
     with reading(name, "a single column must be put in a table or frame"):
         if hasattr(source, "__len__") and not lazy:
-            return TableSource(pa.table(source), description=name, native=source, **options)
+            table = _arrow_table(source, name) if module == "polars" else pa.table(source)
+            return TableSource(table, description=name, native=source, **options)
         reader = pa.RecordBatchReader.from_stream(source)
     if not lazy:
         return _one_shot(lambda: reader, reader.schema, source, name, options)

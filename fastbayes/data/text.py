@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import threading
 from abc import abstractmethod
@@ -207,6 +208,8 @@ LEAST_INFER_BYTES = 1 << 20
 # Numbers as CSV has them.
 _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
 
+_INFINITE = r"^\s*[-+]?(?i:inf|infinity)\s*$"
+
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
 
@@ -217,6 +220,7 @@ class TextReader(FileReader):
     """A file of text in blocks of whole rows."""
 
     n_rows = None
+    by_rows = True
 
     def __init__(
         self, file: DataFile, cut: Cut, skip: int = 0, rejects: Rejects | None = None
@@ -250,6 +254,10 @@ class TextReader(FileReader):
     @abstractmethod
     def ends(self, text: bytes) -> Positions:
         """Return where the rows of a block end, blank lines included."""
+
+    def is_row(self, text: bytes) -> bool:
+        """Return whether what ends where a row ends is one, and not a blank line."""
+        return bool(text.strip())
 
     @abstractmethod
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
@@ -316,34 +324,42 @@ class TextReader(FileReader):
         for index, text in enumerate(self.blocks()):
             if self.file.read_once:
                 self._lines.append(len(self.ends(text)))
-            read = partial(self._read, index, text, types, line)
-            yield Piece(0 if index == 0 else -1, None, read)
+            unused: list[int] = []
+            read = partial(self._read, index, text, types, line, unused)
+            yield Piece(0 if index == 0 else -1, None, read, unused=unused)
             line += 0 if self._rejects is None else _n_lines([text])
 
     def _read(
-        self, index: int, text: bytes, types: dict[str, pa.DataType], line: int
+        self,
+        index: int,
+        text: bytes,
+        types: dict[str, pa.DataType],
+        line: int,
+        unused: list[int],
     ) -> Iterator[pa.RecordBatch]:
         if self._rejects is None:
             yield from self._fitted(index, text, types).to_batches()
             return
         try:
-            table = self._tried(text, types)
+            table = self._all_finite(self._tried(text, types))
         except (pa.ArrowException, _Conflict):
-            text = self._without_bad(self._rejects, index, text, types, line)
+            text, unused[:] = self._without_bad(self._rejects, index, text, types, line)
             table = self._fitted(index, text, types)
         yield from table.to_batches()
 
     def _without_bad(
         self, rejects: Rejects, index: int, text: bytes, types: dict[str, pa.DataType], line: int
-    ) -> bytes:
-        """Return the rows of a block that can be used, and take note of the others."""
+    ) -> tuple[bytes, list[int]]:
+        """Return the rows of a block that can be used, and the positions of others, now noted."""
         rows = _cut_at(text, self.ends(text))
         bad = self.suspects(rows, types)
         left = [i for i in range(len(rows)) if i not in bad]
         bad |= self._by_halves(rows, left, types, rejects.most(len(rows)) + 1)
         found = self._bad_rows(rows, bad, line)
         rejects.add(self.file.origin, index, _n_rows(rows), found)
-        return b"".join(row for i, row in enumerate(rows) if i not in bad)
+        places = np.cumsum([self.is_row(row) for row in rows]) - 1
+        used = b"".join(row for i, row in enumerate(rows) if i not in bad)
+        return used, places[sorted(bad)].tolist()
 
     def _by_halves(
         self, rows: Sequence[bytes], some: Sequence[int], types: dict[str, pa.DataType], most: int
@@ -352,7 +368,7 @@ class TextReader(FileReader):
         if not some or most <= 0:
             return {}
         try:
-            self._tried(b"".join(rows[i] for i in some), types, note=False)
+            self._all_finite(self._tried(b"".join(rows[i] for i in some), types, note=False))
         except (pa.ArrowException, _Conflict) as error:
             if len(some) == 1:
                 return {some[0]: first_line(error)}
@@ -361,6 +377,15 @@ class TextReader(FileReader):
         middle = len(some) // 2
         found = self._by_halves(rows, some[:middle], types, most)
         return found | self._by_halves(rows, some[middle:], types, most - len(found))
+
+    def _all_finite(self, table: pa.Table) -> pa.Table:
+        """Return a table without infinite numbers, which no model takes; ArrowInvalid if it has."""
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            if not pa.types.is_floating(column.type) or name in self.copied:
+                continue
+            if pc.any(pc.is_inf(column)).as_py():
+                raise pa.ArrowInvalid(_infinite(name))
+        return table
 
     def _fitted(self, index: int, text: bytes, types: dict[str, pa.DataType]) -> pa.Table:
         try:
@@ -433,6 +458,11 @@ class TextReader(FileReader):
         return sum(
             self.count_rows(text) for _, text in zip(range(index), self.blocks(), strict=False)
         )
+
+
+def _infinite(name: str) -> str:
+    """Return the reason for which a row is left out that holds an infinite number."""
+    return f"column {name!r} holds an infinite number"
 
 
 class _Conflict(Exception):
@@ -576,8 +606,12 @@ class CsvReader(TextReader):
         edges, _ = _quoted(text, self._delimiter.encode())
         return found[np.searchsorted(edges, found) % 2 == 0] if len(edges) else found
 
+    def is_row(self, text: bytes) -> bool:
+        """Return whether it is no blank line, which is an empty cell where there is one column."""
+        return len(self._names) == 1 or bool(text.strip(b"\r\n"))
+
     def suspects(self, rows: Sequence[bytes], types: Types) -> dict[int, str]:
-        """Return rows of a wrong width, those that are not UTF-8, and text in columns of numbers.
+        """Return rows of a wrong width, those that are not UTF-8, and what is no finite number.
 
         Where types are to be inferred, a column is of numbers if nearly all its cells are.
         """
@@ -596,7 +630,7 @@ class CsvReader(TextReader):
             except UnicodeDecodeError:
                 found.setdefault(i, "not UTF-8")
         # A blank line is no row where there are several columns.
-        blank = {i for i, row in enumerate(rows) if n_names > 1 and not row.strip(b"\r\n")}
+        blank = {i for i, row in enumerate(rows) if not self.is_row(row)}
         left = [i for i in range(len(rows)) if i not in found and i not in blank]
         text = b"".join(rows[i] for i in left)
         numbers = {n: k for n, k in types.items() if k is None or _is_value(k)}
@@ -614,10 +648,15 @@ class CsvReader(TextReader):
             assert self._rejects is not None
             if kind is None and (len(odd) > self._rejects.most(known) or 2 * len(odd) >= known):
                 continue  # it is text
+            if len(left) != len(cells):
+                continue
             for at in odd.tolist():
                 value = cells[at].as_py().decode()
-                if len(left) == len(cells):
-                    found.setdefault(left[at], f"column {name!r} holds {value[:80]!r}, no number")
+                found.setdefault(left[at], f"column {name!r} holds {value[:80]!r}, no number")
+            if kind is not None and name not in self.copied:
+                infinite = pc.match_substring_regex(cells, _INFINITE).fill_null(False)
+                for at in np.flatnonzero(infinite.to_numpy()).tolist():
+                    found.setdefault(left[at], _infinite(name))
         return found
 
     def remedy(self, name: str) -> str:
@@ -690,6 +729,9 @@ class JsonReader(TextReader):
         }
         if not text.strip():
             return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
+        # Where it is the first value, pyarrow ends the process; later ones it takes for objects.
+        if _NULL_FIRST.match(text) or _NULL_LATER.search(text):
+            raise pa.ArrowInvalid("a line is null, which is no object")
         every = self.keys is not None or len(known) < len(types) or not types
         table = arrow_json.read_json(
             pa.BufferReader(text),
@@ -744,7 +786,9 @@ class JsonReader(TextReader):
                 found[i] = "no object"
                 continue
             for name, value in record.items():
-                if value is not None and (name in types or not types):
+                if value in (math.inf, -math.inf) and name in types and name not in self.copied:
+                    found[i] = _infinite(name)
+                elif value is not None and (name in types or not types):
                     kinds.setdefault(name, {}).setdefault(_kind(value), []).append(i)
         assert self._rejects is not None
         for name, held in kinds.items():
@@ -780,7 +824,7 @@ class JsonReader(TextReader):
                 )
             if not isinstance(record, dict):
                 return FileFormatError(
-                    f"{where}: {line[:60]!r} is no object; write one object per line"
+                    f"{where}: {line[:60]!r} is no object; write one object per line{self.skipping}"
                 )
             for name, value in record.items():
                 if value is None or (types and name not in types):
@@ -789,6 +833,11 @@ class JsonReader(TextReader):
                 if kind != _kind(value):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
         return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
+
+
+# A null that stands in no object, as JSON allows in a list of lines.
+_NULL_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?\s*null")
+_NULL_LATER = re.compile(rb"\}[ \t\r]*\n\s*null")
 
 
 def _lines(text: bytes) -> list[bytes]:

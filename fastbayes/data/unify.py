@@ -28,6 +28,22 @@ def _is_binary(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
 
+def without_views(kind: pa.DataType) -> pa.DataType:
+    """Return the type of values side by side instead of views, of which Arrow takes no rows."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def without_dictionary(column: pa.Array) -> pa.Array:
+    """Return values one after another, where a dictionary encodes them."""
+    kind = column.type
+    if not pa.types.is_dictionary(kind):
+        return column
+    plain = pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
+    return (column if kind == plain else column.cast(plain)).dictionary_decode()
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Return whether values of this type are integers, floats or decimals."""
     return bool(

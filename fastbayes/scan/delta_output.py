@@ -67,6 +67,8 @@ def write_table(
             "such partitions; cast it to text, or choose another column",
             SchemaError,
         )
+    if is_table(path) and not partition_by:
+        _check_partitions(path, schema.names)
     said = {key.decode(): value.decode() for key, value in schema.metadata.items()}
     options: dict[str, Any] = {
         "partition_by": [*partition_by] or None,
@@ -84,6 +86,22 @@ def write_table(
             for file in folder.rglob("*"):
                 if file.is_file():
                     sync(file)
+
+
+def _check_partitions(path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Raise DataError unless a new version may keep the partitions of a table."""
+    by = _library().DeltaTable(os.fspath(path)).metadata().partition_columns
+    for name in by:
+        refuse(
+            name not in names,
+            f"{os.fspath(path)} is partitioned by {name!r}, which is not written: copy it by "
+            "`keys`, name other columns in `partition_by`, or write to another directory",
+        )
+    refuse(
+        len(by) == len(names),
+        f"{os.fspath(path)} is partitioned by {by}, which leaves no column for the files; copy "
+        "another one by `keys`, or write to another directory",
+    )
 
 
 # What ends the batches.

@@ -262,7 +262,7 @@ class _Counted(NamedTuple):
     rows: int = 0
     dropped: int = 0
     unlabelled: tuple[pa.RecordBatch, ...] = ()
-    skipped: str | None = None
+    skipped: str | None = None  # why it was left out
     origin: str = ""
 
 
@@ -630,7 +630,7 @@ def _scanned(
         except DataError as error:
             if on_error != "skip":
                 raise
-            return _Counted(skipped=str(error), origin=segment.origin)
+            return _Counted(skipped=_skipped(error, segment, source), origin=segment.origin)
         finally:
             repeated.let_go()
 
@@ -769,6 +769,18 @@ def _come_apart(counts: Iterable[str], sums: Iterable[str]) -> bool:
     return all(kind_of(name).repeatable for name in counts) and all(
         kind_of(name).class_codes(1) is not None for name in sums
     )
+
+
+def _skipped(error: DataError, segment: Segment, source: Source) -> str:
+    """Return what is said of a segment that is left out: the error, and the rows lost with it."""
+    n_rows = segment.n_rows
+    if n_rows is None:  # so far it was not read to its end
+        try:
+            n_rows = sum(rows.num_rows for rows in segment.batches())
+        except DataError:
+            return str(error)
+    source.check_lost(segment.origin, n_rows, error)
+    return f"{error} ({n_rows:,} row{'s' * (n_rows != 1)} left out with it)"
 
 
 class _Sums:

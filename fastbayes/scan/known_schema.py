@@ -42,9 +42,12 @@ def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
         domains[schema.target] = schema.classes.to_pylist()
     return {
         "domains": domains,
-        # of a column of booleans nobody doubts it, and as texts they would be others
+        # of a column of booleans nobody doubts it, and as texts they would be others; one without
+        # values may be of anything
         "categorical": [
-            f.name for f in own if f.values is not None and not pa.types.is_boolean(f.values.type)
+            f.name
+            for f in own
+            if f.values is not None and not f.void and not pa.types.is_boolean(f.values.type)
         ],
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,

@@ -16,7 +16,7 @@ from fastbayes.core.decisions import least_risk, loss_matrix
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.encode import Encoded
 from fastbayes.data.segments import Rows
-from fastbayes.data.unify import is_text
+from fastbayes.data.unify import is_text, without_dictionary, without_views
 
 # What a spreadsheet takes text for a formula by, where it begins so.
 FORMULA = r"([=+\-@\t\r])"
@@ -162,9 +162,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     """Return the type of a copied column: dictionaries would differ from block to block."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type
-    if pa.types.is_string_view(kind):
-        return pa.string()
-    return pa.binary() if pa.types.is_binary_view(kind) else kind
+    return without_views(kind)
 
 
 def _copy(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
@@ -173,10 +171,9 @@ def _copy(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
         return (
             chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks()
         )
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    elif pa.types.is_run_end_encoded(column.type):
+    if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
+    column = without_dictionary(column)
     try:
         return column if column.type == field.type else column.cast(field.type)
     except pa.ArrowException as error:

@@ -169,6 +169,7 @@ def predict_to(
     if copied is not None:
         log_rest(rest, opened.description)
     copied = rest if copied is None else copied
+    opened.copying([name for name in copied if name not in schema.read_from(copied)])
     columns = partial(
         PredictionColumns,
         model,
