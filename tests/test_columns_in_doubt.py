@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,21 @@ def test_a_batch_without_classes_adds_nothing(kind: pa.DataType) -> None:
     parts.partial_fit(pa.table({"a": ["x"], "v": [2.0], "y": pa.nulls(1, kind)}), "y")
     assert parts.statistics_ == whole.statistics_
     assert parts.statistics_.dropped_rows == whole.statistics_.dropped_rows == 1
+
+
+@pytest.mark.parametrize("other", [["q", "r"], [1.5, 2.5]], ids=["text", "numbers"])
+@pytest.mark.parametrize("cls", [fb.NaiveBayes, fb.AODE, fb.LogisticRegression])
+def test_a_column_of_objects_of_which_none_is_known_is_of_any_kind(cls: Any, other: list) -> None:
+    unknown = np.array([["x", None], ["y", np.nan]], object)
+    known, y = np.array([["x", other[0]], ["z", other[1]]], object), ["n", "p"]
+    model = cls().fit(known, y)
+    expected = model.predict_proba({"x0": ["x", "y"], "x1": [None, None]})
+    for rows in (unknown, unknown.tolist()):
+        np.testing.assert_array_equal(model.predict_proba(rows), expected)
+    first = cls().partial_fit(unknown, y).partial_fit(known, y).statistics_
+    assert first == cls().partial_fit(known, y).partial_fit(unknown, y).statistics_
+    nothing = np.array([[None, None]], object)
+    assert model.predict_proba(nothing).shape == (1, 2)
 
 
 def test_score_leaves_out_the_rows_that_fit_leaves_out() -> None:

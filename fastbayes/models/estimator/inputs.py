@@ -145,19 +145,14 @@ def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
     if is_sparse(X) or array.dtype.kind not in "OUST" or array.ndim != 2 or 0 in array.shape:
         return check_features(model, X, reset=reset)
     columns = [_column(array[:, j], j) for j in range(array.shape[1])]
-    if all(c is None for c in columns):
+    if all(c.type == pa.float64() for c in columns):
         return check_features(model, array.astype(np.float64), reset=reset)
     check_features(model, np.zeros(array.shape), reset=reset)
-    return pa.table(
-        {
-            f"x{j}": pa.array(array[:, j].astype(np.float64)) if c is None else c
-            for j, c in enumerate(columns)
-        }
-    )
+    return pa.table({f"x{j}": c for j, c in enumerate(columns)})
 
 
-def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
-    """Return a column of text as Arrow strings, None for one of numbers."""
+def _column(cells: NDArray[Any], j: int) -> pa.Array:
+    """Return a column of text, of numbers, or of nothing known, whose type is null."""
     text = numbers = False
     missing = np.zeros(len(cells), dtype=np.bool_)
     for row, cell in enumerate(cells):
@@ -175,7 +170,7 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
                 f"column {j}, row {row}"
             )
     if not text:
-        return None
+        return pa.array(cells.astype(np.float64)) if numbers else pa.nulls(len(cells))
     if numbers:
         raise DataError(f"column {j} holds both text and numbers; make it one of them")
     filled = np.where(missing, "", cells) if missing.any() else cells
