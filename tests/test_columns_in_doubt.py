@@ -60,6 +60,26 @@ def test_classes_declared_by_a_series(labels: object) -> None:
     assert fb.count(frame, labels).schema.classes.to_pylist() == ["n", "p", "q"]
 
 
+@pytest.mark.parametrize("labels", [[1, 0, None], [True, False, None], [1.0, 0.0, None]])
+@pytest.mark.parametrize(
+    "kind",
+    [list, lambda y: np.array(y, object), lambda y: pd.Series(y, dtype=object), pa.array],
+    ids=["list", "objects", "pandas", "arrow"],
+)
+def test_labels_of_any_kind_may_be_missing(labels: list, kind: Any) -> None:
+    X, y = {"a": ["x", "y", "x"]}, kind(labels)
+    model = fb.NaiveBayes().fit(X, y)
+    assert model.classes_.tolist() == sorted(labels[:2])
+    assert model.classes_.dtype == np.asarray(labels[:2]).dtype
+    assert model.statistics_.dropped_rows == 1
+    assert model.score(X, y) == 1.0
+
+
+def test_a_label_that_does_not_go_with_the_others_is_named_by_its_row() -> None:
+    with pytest.raises(fb.DataError, match="y has 1 of type int in row 2"):
+        fb.NaiveBayes().fit({"a": ["x", "y", "x"]}, [None, "p", 1])
+
+
 def test_missing_as_a_category_is_a_parameter() -> None:
     table = pa.table({"a": ["x", None, "y"], "y": ["n", "p", "n"]})
     assert fb.NaiveBayes().fit(table, "y").n_parameters_ == 1 + 1 * 2

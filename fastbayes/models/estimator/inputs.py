@@ -121,18 +121,31 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
     array = np.asarray(y)
     if array.dtype.kind == "U" and isinstance(y, (list, tuple)):
         array = np.asarray(y, dtype=object)  # numpy made NaN among strings the string "nan"
-    missing = None
-    if array.dtype.kind == "O":
-        missing = np.array([is_missing(v) for v in array.ravel()], dtype=np.bool_)
-    elif array.dtype.kind == "f":
-        missing = np.isnan(array).ravel()
-    if missing is not None and missing.any() and array.ndim == 1 and not missing.all():
-        kept = check_labels(model, array[~missing])
-        full = np.empty(len(array), dtype=kept.dtype if kept.dtype.kind != "U" else object)
-        full[~missing] = kept
-        full[missing] = kept[0]
-        return to_array(name, np.ma.array(full, mask=missing))
-    return to_array(name, check_labels(model, array))
+    if array.dtype.kind not in "Of" or array.ndim != 1:
+        return to_array(name, check_labels(model, array))
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    else:
+        missing = np.array([is_missing(v) for v in array], dtype=np.bool_)
+    known = array[~missing]
+    if not len(known):
+        return to_array(name, check_labels(model, array))
+    if known.dtype.kind == "O":
+        known = _told(known)
+    full = np.full(len(array), "" if known.dtype == object else 0, known.dtype)
+    full[~missing] = known
+    full = check_labels(model, full)
+    return to_array(name, np.ma.array(full, mask=missing) if missing.any() else full)
+
+
+def _told(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that came as objects as the numbers or truth values that all of them are."""
+    kinds = {*map(type, labels)}
+    flags = all(issubclass(kind, (bool, np.bool_)) for kind in kinds)
+    numbers = int, float, np.integer, np.floating
+    if flags or all(issubclass(k, numbers) and k is not bool for k in kinds):
+        return np.asarray(labels.tolist())
+    return labels
 
 
 def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
@@ -493,8 +506,8 @@ def require_labels(who: str, y: Any) -> None:
 def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
-    They are booleans, integers, whole floats or strings; an array of objects holds nothing but
-    strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
+    They are booleans, integers, whole floats or strings; an array of objects holds one of these,
+    too. A single column is flattened with scikit-learn's `DataConversionWarning`.
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
     array = np.asarray(y)
@@ -508,6 +521,8 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
         array = array.reshape(-1)
     if array.ndim != 1:
         raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
+    if array.dtype.kind == "O":
+        array = _told(array)
     kind = array.dtype.kind
     if kind in "buiU":
         return array
