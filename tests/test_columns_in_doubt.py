@@ -80,6 +80,19 @@ def test_a_label_that_does_not_go_with_the_others_is_named_by_its_row() -> None:
         fb.NaiveBayes().fit({"a": ["x", "y", "x"]}, [None, "p", 1])
 
 
+@pytest.mark.parametrize("index", [[5, 3, 9], ["r", "s", "t"], [0, 1, 2]], ids=str)
+def test_labels_in_a_frame_of_one_column__whose_index_is_none(index: list) -> None:
+    X = pd.DataFrame({"a": ["x", "y", "x"]}, index=index)
+    y = pd.DataFrame({"label": ["n", "p", "n"]}, index=index)
+    model = fb.NaiveBayes().fit(X, y)
+    assert model.schema_.target == "label"
+    assert model.statistics_ == fb.NaiveBayes().partial_fit(X, y).statistics_
+    assert fb.evaluate(model, X, y).accuracy == 1.0
+    assert fb.k_fold(fb.NaiveBayes(), X, y, folds=[0, 1, 1]).proba.shape == (3, 2)
+    with pytest.raises(fb.SchemaError, match="'class' is a table of 2 columns: give one of them"):
+        fb.NaiveBayes().fit(X, y.assign(other=1))
+
+
 def test_missing_as_a_category_is_a_parameter() -> None:
     table = pa.table({"a": ["x", None, "y"], "y": ["n", "p", "n"]})
     assert fb.NaiveBayes().fit(table, "y").n_parameters_ == 1 + 1 * 2
