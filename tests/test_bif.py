@@ -275,6 +275,25 @@ def test_other_formats__are_read_and_written(
         np.testing.assert_allclose(table, network.tables[node], atol=1e-5)
 
 
+@needs_pyagrum
+@pytest.mark.parametrize(
+    ("suffix", "node", "state"),
+    [
+        (".net", "dept 1", "s"), (".net", "d", "s t"), (".o3prm", "dept 1", "s"),
+        (".xdsl", "a&b", "s"), (".xdsl", "a<b", "s"), (".net", "node", "s"),
+    ],
+)  # fmt: skip
+def test_other_formats__that_cannot_hold_a_name_are_refused(
+    tmp_path: Path, suffix: str, node: str, state: str
+) -> None:
+    network = BayesianNetwork({node: [state, "t"]}, {}, {node: [0.25, 0.75]})
+    odd = {"s": node, "s t": state}[state]
+    remedy = f"write .bif or .xml, or rename {'nodes and states' if odd == 'node' else repr(odd)}"
+    with pytest.raises(DataError, match=rf"{suffix} cannot hold the network.*{remedy}"):
+        network.write(tmp_path / f"n{suffix}")
+    assert not [*tmp_path.iterdir()]
+
+
 # Numbers that pyAgrum, which reads floats of 24 bits, reads as they are.
 NET = """net {}
 node zebra { states = ("no" "yes"); }

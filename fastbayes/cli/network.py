@@ -188,7 +188,7 @@ def network() -> None:
     """Bayesian networks: learn, query, sample, show.
 
     NETWORK is a file: .bif, .xml (XMLBIF), a model (.fb), or with the extra `bn` .net, .dsl, .xdsl,
-    .uai or .o3prm.
+    .uai (which has no names) or .o3prm.
     """
 
 
