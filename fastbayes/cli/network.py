@@ -256,7 +256,7 @@ def network() -> None:
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
-    help="Leave out rows with a missing value, or make it a state.",
+    help="Search without rows that miss a value, which tables count, or make it a state.",
     **COMMON,
 )
 @together(

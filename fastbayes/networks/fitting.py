@@ -449,7 +449,8 @@ class LearnMixin(NetworkTables):
         discretize
             How other columns of numbers become bins, as in `fit`; None refuses them.
         missing
-            "complete" leaves out rows with a missing value; "category" makes it a state, None.
+            "complete" searches among the rows without a missing value; the tables then count all
+            rows, as "available" of `fit` does. "category" makes missing a state, None.
         null_values
             Strings that mean missing.
         filesystem
