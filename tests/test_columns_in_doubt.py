@@ -93,6 +93,30 @@ def test_labels_in_a_frame_of_one_column__whose_index_is_none(index: list) -> No
         fb.NaiveBayes().fit(X, y.assign(other=1))
 
 
+def test_ranges_of_pandas_are_categories_by_their_texts() -> None:
+    cut = pd.cut(np.arange(6.0), [-1, 2, 4, 9])
+    frame = pd.DataFrame({"a": cut, "y": list("nnpnpp")}, index=[9, 4, 2, 7, 1, 0])
+    model = fb.NaiveBayes().fit(frame, "y")
+    assert model.schema_.features[0].values.to_pylist() == ["(-1, 2]", "(2, 4]", "(4, 9]"]
+    plain = frame.assign(a=frame["a"].astype(str))
+    expected = fb.NaiveBayes().fit(plain, "y")
+    np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(plain))
+    assert model.score(frame, "y") == expected.score(plain, "y")
+    for labels in (frame["a"], frame[["a"]], cut):
+        of_ranges = fb.NaiveBayes().fit(frame[["y"]], labels)
+        assert of_ranges.classes_.tolist() == ["(-1, 2]", "(2, 4]", "(4, 9]"]
+        assert of_ranges.score(frame[["y"]], frame["a"]) > 0
+
+
+def test_intervals_of_pandas_are_two_numbers__beside_the_target_too() -> None:
+    ends = pd.arrays.IntervalArray.from_breaks([0.0, 1.0, 3.0, 4.0, 7.0])
+    frame = pd.DataFrame({"f": ends, "y": list("npnp")})
+    model = fb.NaiveBayes().fit(frame, "y")
+    assert model.schema_.names == ("f.left", "f.right")
+    np.testing.assert_array_equal(model.predict_proba(frame), model.predict_proba(frame[["f"]]))
+    assert fb.evaluate(model, frame).accuracy == model.score(frame, "y")
+
+
 def test_missing_as_a_category_is_a_parameter() -> None:
     table = pa.table({"a": ["x", None, "y"], "y": ["n", "p", "n"]})
     assert fb.NaiveBayes().fit(table, "y").n_parameters_ == 1 + 1 * 2

@@ -24,6 +24,7 @@ from fastbayes.data.memory import (
     is_missing,
     is_name,
     to_array,
+    worded,
 )
 from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
 from fastbayes.scan.sink import takes_absent
@@ -118,7 +119,7 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
     arrow = hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
     if arrow or isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
         return to_array(name, y)
-    array = np.asarray(y)
+    array = np.asarray(worded(y))
     if array.dtype.kind == "U" and isinstance(y, (list, tuple)):
         array = np.asarray(y, dtype=object)  # numpy made NaN among strings the string "nan"
     if array.dtype.kind not in "Of" or array.ndim != 1:
@@ -315,12 +316,14 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
             f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
             "into one"
         )
-    table = pa.table(X)
-    if y not in table.column_names:
-        raise SchemaError(
-            f"no column {y!r} in X; its columns are {table.column_names}"
-            + did_you_mean(y, table.column_names)
-        )
+    frame = hasattr(X, "iloc")  # of pandas, whose index is no column
+    table = X if frame else pa.table(X)
+    names = [*map(str, X.columns)] if frame else table.column_names
+    if y not in names:
+        raise SchemaError(f"no column {y!r} in X; its columns are {names}" + did_you_mean(y, names))
+    if frame:
+        at = names.index(y)
+        return X.iloc[:, [j for j in range(len(names)) if j != at]], X.iloc[:, at]
     return table.drop_columns([y]), table.column(y)
 
 
@@ -510,7 +513,7 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     too. A single column is flattened with scikit-learn's `DataConversionWarning`.
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
-    array = np.asarray(y)
+    array = np.asarray(worded(y))
     if array.ndim == 2 and array.shape[1] == 1:
         modules = sys.modules.get("sklearn.exceptions")
         warn(
