@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,7 +184,7 @@ def test_write__what_is_no_text_becomes_it(tmp_path: Path) -> None:
     network = BayesianNetwork(states, {"b": ["a"]}, {"a": half, "b": [half, half]})
     network.write_bif(tmp_path / "n.bif")
     found = BayesianNetwork.read_bif(tmp_path / "n.bif")
-    assert found.states == {"a": ("0", "1"), "b": ("True", "None")}
+    assert found.states == {"a": ("0", "1"), "b": ("true", "None")}
     for bad in ([1, "1"], ["a", "\ud800"]):
         one = BayesianNetwork({"a": bad}, {}, {"a": half})
         with pytest.raises(DataError, match="states of node 'a'"):
@@ -192,6 +193,29 @@ def test_write__what_is_no_text_becomes_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="two nodes are '1' as text"):
         two.write_bif(tmp_path / "m.bif")
     assert not (tmp_path / "m.bif").exists()
+
+
+@pytest.mark.parametrize("name", ["n.bif", "n.xml"])
+def test_write__states_are_the_text_that_data_have(name: str, tmp_path: Path) -> None:
+    table = pa.table({"b": [True, False] * 9, "x": [1.0, 2.5] * 9, "y": ["p", "q"] * 9})
+    network = BayesianNetwork.learn(table, categorical="x")
+    network.write(tmp_path / name)
+    found = BayesianNetwork.read(tmp_path / name)
+    assert found.states == {"b": ("false", "true"), "x": ("1", "2.5"), "y": ("p", "q")}
+    told = table.set_column(0, "b", table["b"].cast("string"))
+    told = told.set_column(1, "x", table["x"].cast("string"))
+    np.testing.assert_array_equal(found.predict_proba(told, "y"), network.predict_proba(table, "y"))
+
+
+def test_evidence_of_which_nothing_is_a_state__is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    network = BayesianNetwork({"b": ["false", "true"]}, {}, {"b": [0.5, 0.5]})
+    network.log_likelihood({"b": ["True", "False"]})
+    assert "'b': none of its values is a state of the node, such as 'false'" in caplog.text
+    caplog.clear()
+    network.log_likelihood({"b": ["True", "true"]})
+    assert not [r for r in caplog.records if r.levelname == "WARNING"]
 
 
 def test_write__leaves_what_is_there(tmp_path: Path) -> None:
@@ -249,6 +273,25 @@ def test_other_formats__are_read_and_written(
         order = [found.parents[node].index(p) for p in network.parents[node]]
         table = found.tables[node].transpose([*order, len(order)])
         np.testing.assert_allclose(table, network.tables[node], atol=1e-5)
+
+
+@needs_pyagrum
+@pytest.mark.parametrize(
+    ("suffix", "node", "state"),
+    [
+        (".net", "dept 1", "s"), (".net", "d", "s t"), (".o3prm", "dept 1", "s"),
+        (".xdsl", "a&b", "s"), (".xdsl", "a<b", "s"), (".net", "node", "s"),
+    ],
+)  # fmt: skip
+def test_other_formats__that_cannot_hold_a_name_are_refused(
+    tmp_path: Path, suffix: str, node: str, state: str
+) -> None:
+    network = BayesianNetwork({node: [state, "t"]}, {}, {node: [0.25, 0.75]})
+    odd = {"s": node, "s t": state}[state]
+    remedy = f"write .bif or .xml, or rename {'nodes and states' if odd == 'node' else repr(odd)}"
+    with pytest.raises(DataError, match=rf"{suffix} cannot hold the network.*{remedy}"):
+        network.write(tmp_path / f"n{suffix}")
+    assert not [*tmp_path.iterdir()]
 
 
 # Numbers that pyAgrum, which reads floats of 24 bits, reads as they are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,21 @@ def test_a_batch_without_classes_adds_nothing(kind: pa.DataType) -> None:
     assert parts.statistics_.dropped_rows == whole.statistics_.dropped_rows == 1
 
 
+@pytest.mark.parametrize("other", [["q", "r"], [1.5, 2.5]], ids=["text", "numbers"])
+@pytest.mark.parametrize("cls", [fb.NaiveBayes, fb.AODE, fb.LogisticRegression])
+def test_a_column_of_objects_of_which_none_is_known_is_of_any_kind(cls: Any, other: list) -> None:
+    unknown = np.array([["x", None], ["y", np.nan]], object)
+    known, y = np.array([["x", other[0]], ["z", other[1]]], object), ["n", "p"]
+    model = cls().fit(known, y)
+    expected = model.predict_proba({"x0": ["x", "y"], "x1": [None, None]})
+    for rows in (unknown, unknown.tolist()):
+        np.testing.assert_array_equal(model.predict_proba(rows), expected)
+    first = cls().partial_fit(unknown, y).partial_fit(known, y).statistics_
+    assert first == cls().partial_fit(known, y).partial_fit(unknown, y).statistics_
+    nothing = np.array([[None, None]], object)
+    assert model.predict_proba(nothing).shape == (1, 2)
+
+
 def test_score_leaves_out_the_rows_that_fit_leaves_out() -> None:
     model = fb.NaiveBayes().fit(LABELLED, "y")
     assert model.score(pa.table(LABELLED), "y") == 1.0
@@ -42,6 +58,63 @@ def test_classes_declared_by_a_series(labels: object) -> None:
     frame = pd.DataFrame({"a": ["x", "y"]})
     assert fb.NaiveBayes().fit(frame, labels).classes_.tolist() == ["n", "p", "q"]
     assert fb.count(frame, labels).schema.classes.to_pylist() == ["n", "p", "q"]
+
+
+@pytest.mark.parametrize("labels", [[1, 0, None], [True, False, None], [1.0, 0.0, None]])
+@pytest.mark.parametrize(
+    "kind",
+    [list, lambda y: np.array(y, object), lambda y: pd.Series(y, dtype=object), pa.array],
+    ids=["list", "objects", "pandas", "arrow"],
+)
+def test_labels_of_any_kind_may_be_missing(labels: list, kind: Any) -> None:
+    X, y = {"a": ["x", "y", "x"]}, kind(labels)
+    model = fb.NaiveBayes().fit(X, y)
+    assert model.classes_.tolist() == sorted(labels[:2])
+    assert model.classes_.dtype == np.asarray(labels[:2]).dtype
+    assert model.statistics_.dropped_rows == 1
+    assert model.score(X, y) == 1.0
+
+
+def test_a_label_that_does_not_go_with_the_others_is_named_by_its_row() -> None:
+    with pytest.raises(fb.DataError, match="y has 1 of type int in row 2"):
+        fb.NaiveBayes().fit({"a": ["x", "y", "x"]}, [None, "p", 1])
+
+
+@pytest.mark.parametrize("index", [[5, 3, 9], ["r", "s", "t"], [0, 1, 2]], ids=str)
+def test_labels_in_a_frame_of_one_column__whose_index_is_none(index: list) -> None:
+    X = pd.DataFrame({"a": ["x", "y", "x"]}, index=index)
+    y = pd.DataFrame({"label": ["n", "p", "n"]}, index=index)
+    model = fb.NaiveBayes().fit(X, y)
+    assert model.schema_.target == "label"
+    assert model.statistics_ == fb.NaiveBayes().partial_fit(X, y).statistics_
+    assert fb.evaluate(model, X, y).accuracy == 1.0
+    assert fb.k_fold(fb.NaiveBayes(), X, y, folds=[0, 1, 1]).proba.shape == (3, 2)
+    with pytest.raises(fb.SchemaError, match="'class' is a table of 2 columns: give one of them"):
+        fb.NaiveBayes().fit(X, y.assign(other=1))
+
+
+def test_ranges_of_pandas_are_categories_by_their_texts() -> None:
+    cut = pd.cut(np.arange(6.0), [-1, 2, 4, 9])
+    frame = pd.DataFrame({"a": cut, "y": list("nnpnpp")}, index=[9, 4, 2, 7, 1, 0])
+    model = fb.NaiveBayes().fit(frame, "y")
+    assert model.schema_.features[0].values.to_pylist() == ["(-1, 2]", "(2, 4]", "(4, 9]"]
+    plain = frame.assign(a=frame["a"].astype(str))
+    expected = fb.NaiveBayes().fit(plain, "y")
+    np.testing.assert_array_equal(model.predict_proba(frame), expected.predict_proba(plain))
+    assert model.score(frame, "y") == expected.score(plain, "y")
+    for labels in (frame["a"], frame[["a"]], cut):
+        of_ranges = fb.NaiveBayes().fit(frame[["y"]], labels)
+        assert of_ranges.classes_.tolist() == ["(-1, 2]", "(2, 4]", "(4, 9]"]
+        assert of_ranges.score(frame[["y"]], frame["a"]) > 0
+
+
+def test_intervals_of_pandas_are_two_numbers__beside_the_target_too() -> None:
+    ends = pd.arrays.IntervalArray.from_breaks([0.0, 1.0, 3.0, 4.0, 7.0])
+    frame = pd.DataFrame({"f": ends, "y": list("npnp")})
+    model = fb.NaiveBayes().fit(frame, "y")
+    assert model.schema_.names == ("f.left", "f.right")
+    np.testing.assert_array_equal(model.predict_proba(frame), model.predict_proba(frame[["f"]]))
+    assert fb.evaluate(model, frame).accuracy == model.score(frame, "y")
 
 
 def test_missing_as_a_category_is_a_parameter() -> None:

@@ -417,6 +417,12 @@ def test_batches_with_interactions_and_missing_as_a_category():
     assert far < 0.05
 
 
+def test_a_numeric_column_may_come_after_batches_without_any_number():
+    model = LR().partial_fit({"a": ["u", "v"], "x": [None, None], "y": ["n", "p"]}, "y")
+    model.partial_fit({"a": ["u", "v"], "x": [1.5, 2.5], "y": ["n", "p"]}, "y")
+    assert model.predict_proba({"a": ["u"], "x": [1.5]}).shape == (1, 2)
+
+
 def test_rows_of_coefficients_move_with_their_values():
     def schema(a, b):
         told = pa.table({"a": a, "b": b, "x": np.arange(4.0), "y": list("mnmn")})

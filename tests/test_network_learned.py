@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
+import fastbayes as fb
 from fastbayes.core.errors import FastBayesWarning
 from fastbayes.networks.network import BayesianNetwork
 from tests.networks_made import asia, burglary
@@ -22,6 +23,17 @@ def test_order__sets_how_many_parameters_there_are(order: str, size: int) -> Non
     # The order changes the graph, not what it can say.
     rows = burglary().sample(2000, seed=1)
     assert network.fit(rows).states["B"] == ("yes", "no")
+
+
+def test_order__of_a_network_keeps_its_bins(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).normal(size=300)
+    data = {"x": x, "y": np.where(x > 0, "hi", "lo")}
+    network = BayesianNetwork.learn(data, discretize="quantile")
+    graph = BayesianNetwork.from_order(["y", "x"], network)
+    graph.save(tmp_path / "graph.fb")
+    assert graph.score(data) == pytest.approx(network.score(data), rel=1e-12)
+    assert graph.fit(data).states == network.states
+    assert fb.load(tmp_path / "graph.fb").fit(data) == graph
 
 
 def test_order__of_data_is_k2() -> None:
@@ -56,7 +68,10 @@ def test_learned__with_missing_values() -> None:
     network = BayesianNetwork.learn(holes, missing="category", search="k2", order=asia().nodes)
     assert network.states["tub"][-1] is None
     with pytest.warns(FastBayesWarning, match=r"289 of 500 rows have missing values"):
-        assert BayesianNetwork.learn(holes).search_.left_out == 289
+        network = BayesianNetwork.learn(holes)
+    assert network.search_.left_out == 289
+    # The tables count all rows, in those families in which they have no missing value.
+    assert network == BayesianNetwork.from_edges(network.edges, nodes=network.nodes).fit(holes)
 
 
 def test_learning_test__is_found(shared_data: Path) -> None:

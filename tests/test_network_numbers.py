@@ -372,6 +372,20 @@ def test_evidence__of_categories_is_refused_with_what_is_near() -> None:
         thousand.code("s1000")
 
 
+@pytest.mark.parametrize(
+    ("states", "given", "said"),
+    [
+        ([0, 1], "1", "write 1, not '1'"),
+        ([False, True], "True", "write True, not 'True'"),
+        ([False, True], "true", r"did you mean True\?"),
+    ],
+)
+def test_evidence__of_another_type_is_told_the_type(states: Any, given: Any, said: str) -> None:
+    network = BayesianNetwork({"k": states}, {}, {"k": [0.5, 0.5]})
+    with pytest.raises(ValueError, match=f"is not one of its states .*; {said}$"):
+        network.query("k", {"k": given})
+
+
 def test_classifiers__as_networks_take_numbers() -> None:
     X = penguins(3).drop_columns("species")
     for model in (fb.TAN(), fb.NaiveBayes(numeric="mdl"), fb.NetworkClassifier()):

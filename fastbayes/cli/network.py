@@ -188,7 +188,7 @@ def network() -> None:
     """Bayesian networks: learn, query, sample, show.
 
     NETWORK is a file: .bif, .xml (XMLBIF), a model (.fb), or with the extra `bn` .net, .dsl, .xdsl,
-    .uai or .o3prm.
+    .uai (which has no names) or .o3prm.
     """
 
 
@@ -256,7 +256,7 @@ def network() -> None:
     "--missing",
     type=click.Choice(["complete", "category"]),
     default="complete",
-    help="Leave out rows with a missing value, or make it a state.",
+    help="Search without rows that miss a value, which tables count, or make it a state.",
     **COMMON,
 )
 @together(

@@ -9,9 +9,19 @@ MOST = 3  # names that are suggested
 
 
 def did_you_mean(name: object, names: Iterable[object]) -> str:
-    """Return "; did you mean 'x' or 'y'?" with the nearest names, or "" where none is near."""
-    found = near(name, names)
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+    """Return "; did you mean 'x' or 'y'?" with the nearest names, or "" where none is near.
+
+    A name that is there as another type, 1 for '1', is told as it is to be written.
+    """
+    shown = {str(known): _shown(known) for known in names}
+    found = near(name, shown)
+    if (text := str(name)) in found:
+        return f"; write {shown[text]}, not {_shown(name)}"
+    return f"; did you mean {' or '.join(shown[text] for text in found)}?" if found else ""
+
+
+def _shown(name: object) -> str:
+    return repr(str(name)) if isinstance(name, str) else str(name)
 
 
 def near(name: object, names: Iterable[object]) -> list[str]:

@@ -278,6 +278,7 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
         isinstance(values, str | bytes) or not isinstance(values, Iterable),
         f"column {name!r} is {type(values).__name__}, not an array or list",
     )
+    values = worded(values)
     if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
         values = np.asarray(values)  # of pandas, which Arrow does not know
     if isinstance(kind := getattr(values, "dtype", None), np.dtype) and not kind.isnative:
@@ -345,6 +346,10 @@ def to_array(name: str, values: Any) -> pa.Array:
         return combine(values.chunks) if values.num_chunks else pa.array([], values.type)
     if isinstance(values, pa.Array):
         return values
+    if hasattr(values, "iloc") and (n := values.shape[1:]):  # of pandas, with an index beside
+        refuse(n != (1,), f"{name!r} is a table of {n[0]} columns: give one of them", SchemaError)
+        values = values.iloc[:, 0]
+    values = worded(values)
     if hasattr(values, "__arrow_c_stream__"):
         column = pa.chunked_array(values)
         if pa.types.is_struct(column.type):  # a table
@@ -469,7 +474,7 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
         kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
-        declared = {n: list(k.categories) for n, k in kinds if hasattr(k, "categories")}
+        declared = {n: _categories(k) for n, k in kinds if hasattr(k, "categories")}
     elif module == "polars" and hasattr(frame, "collect_schema"):
         # What `schema` gives, without the warning that a LazyFrame has to work for it.
         schema = frame.collect_schema().items()
@@ -485,7 +490,29 @@ def declared_values(values: Any) -> list[Any] | None:
     kind: Any = getattr(values, "dtype", None)
     module = type(values).__module__.partition(".")[0]
     closed = hasattr(kind, "categories") if module == "pandas" else type(kind).__name__ == "Enum"
-    return list(kind.categories) or None if closed and module in ("pandas", "polars") else None
+    return _categories(kind) or None if closed and module in ("pandas", "polars") else None
+
+
+def _categories(kind: Any) -> list[Any]:
+    """Return the categories of a pandas or polars type, those that Arrow does not know as text."""
+    return [*(kind.categories.astype(str) if _of_ranges(kind) else kind.categories)]
+
+
+def worded(values: Any) -> Any:
+    """Return a pandas series of categories that Arrow does not know as one of their texts."""
+    kind = getattr(values, "dtype", None)
+    if not _of_ranges(kind):
+        return values
+    return getattr(values, "cat", values).rename_categories(_categories(kind))
+
+
+def _of_ranges(kind: Any) -> bool:
+    """Return whether a pandas type has categories that are ranges, as `pandas.cut` makes them."""
+    listed = type(getattr(kind, "categories", None))
+    return listed.__module__.startswith("pandas") and listed.__name__ in (
+        "IntervalIndex",
+        "PeriodIndex",
+    )
 
 
 def is_name(y: Any) -> bool:

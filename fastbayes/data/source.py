@@ -264,6 +264,8 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
 
 def _holds_structs(column: Any) -> bool:
     """Return whether a pandas series holds structs, of which some fields may be wanted."""
+    if type(column.dtype).__name__ == "IntervalDtype":
+        return True
     if isinstance(column.dtype, np.dtype):
         known = column.notna().to_numpy() if column.dtype == object else np.zeros(0, np.bool_)
         return bool(known.any()) and isinstance(column.iloc[int(known.argmax())], Mapping)

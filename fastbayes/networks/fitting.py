@@ -257,7 +257,7 @@ class LearnMixin(NetworkTables):
     def _ordered_states(self, stats: Statistics) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
         """Return the states of each node, declared and kept ones in order, and their codes."""
         found = states_of(stats)
-        kept = {**{n: self.states[n] for n in self._cuts}, **self._declared}
+        kept = {**{n: self.states.get(n, ()) for n in self._cuts}, **self._declared}
         states, places = {}, {}
         for node in self.nodes:
             listed = [v for v in kept.get(node, ()) if v in found[node]]
@@ -449,7 +449,8 @@ class LearnMixin(NetworkTables):
         discretize
             How other columns of numbers become bins, as in `fit`; None refuses them.
         missing
-            "complete" leaves out rows with a missing value; "category" makes it a state, None.
+            "complete" searches among the rows without a missing value; the tables then count all
+            rows, as "available" of `fit` does. "category" makes missing a state, None.
         null_values
             Strings that mean missing.
         filesystem

@@ -141,7 +141,8 @@ class FormatsMixin(NetworkTables):
         Notes
         -----
         Files of the extra `bn` have six digits of each probability; `read` takes rows that miss 1
-        by 1e-4 there, and by 1e-6 elsewhere. BIF and XMLBIF have all digits.
+        by 1e-4 there, and by 1e-6 elsewhere. BIF and XMLBIF have all digits. UAI has no names:
+        nodes and states are numbers when it is read.
         """
         self._write(format_of(path), path, force)
 

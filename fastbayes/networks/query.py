@@ -664,10 +664,18 @@ def scored(
         pieces += some
         lost += n
         total += unknown
-    for name, n in zip(rows.schema.names, total.tolist(), strict=True):
-        if n:
-            logger.info("column %r: %d values are no states of the node", name, n)
-    return (out if known else np.concatenate(pieces)), lost
+    found = out if known else np.concatenate(pieces)
+    for feature, n in zip(rows.schema.features, total.tolist(), strict=True):
+        if 1 < n == len(found):  # as after a file of another program, where all states are text
+            logger.warning(
+                "column %r: none of its values is a state of the node, such as %r; write them so, "
+                "or the column says nothing",
+                feature.name,
+                feature.values[0].as_py() if feature.values else None,
+            )
+        elif n:
+            logger.info("column %r: %d values are no states of the node", feature.name, n)
+    return found, lost
 
 
 def _no_bin(feature: Feature, block: Any, place: Place) -> DataError:

@@ -24,6 +24,7 @@ from fastbayes.data.memory import (
     is_missing,
     is_name,
     to_array,
+    worded,
 )
 from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
 from fastbayes.scan.sink import takes_absent
@@ -118,21 +119,34 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
     arrow = hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
     if arrow or isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
         return to_array(name, y)
-    array = np.asarray(y)
+    array = np.asarray(worded(y))
     if array.dtype.kind == "U" and isinstance(y, (list, tuple)):
         array = np.asarray(y, dtype=object)  # numpy made NaN among strings the string "nan"
-    missing = None
-    if array.dtype.kind == "O":
-        missing = np.array([is_missing(v) for v in array.ravel()], dtype=np.bool_)
-    elif array.dtype.kind == "f":
-        missing = np.isnan(array).ravel()
-    if missing is not None and missing.any() and array.ndim == 1 and not missing.all():
-        kept = check_labels(model, array[~missing])
-        full = np.empty(len(array), dtype=kept.dtype if kept.dtype.kind != "U" else object)
-        full[~missing] = kept
-        full[missing] = kept[0]
-        return to_array(name, np.ma.array(full, mask=missing))
-    return to_array(name, check_labels(model, array))
+    if array.dtype.kind not in "Of" or array.ndim != 1:
+        return to_array(name, check_labels(model, array))
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    else:
+        missing = np.array([is_missing(v) for v in array], dtype=np.bool_)
+    known = array[~missing]
+    if not len(known):
+        return to_array(name, check_labels(model, array))
+    if known.dtype.kind == "O":
+        known = _told(known)
+    full = np.full(len(array), "" if known.dtype == object else 0, known.dtype)
+    full[~missing] = known
+    full = check_labels(model, full)
+    return to_array(name, np.ma.array(full, mask=missing) if missing.any() else full)
+
+
+def _told(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that came as objects as the numbers or truth values that all of them are."""
+    kinds = {*map(type, labels)}
+    flags = all(issubclass(kind, (bool, np.bool_)) for kind in kinds)
+    numbers = int, float, np.integer, np.floating
+    if flags or all(issubclass(k, numbers) and k is not bool for k in kinds):
+        return np.asarray(labels.tolist())
+    return labels
 
 
 def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
@@ -145,19 +159,14 @@ def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
     if is_sparse(X) or array.dtype.kind not in "OUST" or array.ndim != 2 or 0 in array.shape:
         return check_features(model, X, reset=reset)
     columns = [_column(array[:, j], j) for j in range(array.shape[1])]
-    if all(c is None for c in columns):
+    if all(c.type == pa.float64() for c in columns):
         return check_features(model, array.astype(np.float64), reset=reset)
     check_features(model, np.zeros(array.shape), reset=reset)
-    return pa.table(
-        {
-            f"x{j}": pa.array(array[:, j].astype(np.float64)) if c is None else c
-            for j, c in enumerate(columns)
-        }
-    )
+    return pa.table({f"x{j}": c for j, c in enumerate(columns)})
 
 
-def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
-    """Return a column of text as Arrow strings, None for one of numbers."""
+def _column(cells: NDArray[Any], j: int) -> pa.Array:
+    """Return a column of text, of numbers, or of nothing known, whose type is null."""
     text = numbers = False
     missing = np.zeros(len(cells), dtype=np.bool_)
     for row, cell in enumerate(cells):
@@ -175,7 +184,7 @@ def _column(cells: NDArray[Any], j: int) -> pa.Array | None:
                 f"column {j}, row {row}"
             )
     if not text:
-        return None
+        return pa.array(cells.astype(np.float64)) if numbers else pa.nulls(len(cells))
     if numbers:
         raise DataError(f"column {j} holds both text and numbers; make it one of them")
     filled = np.where(missing, "", cells) if missing.any() else cells
@@ -307,12 +316,14 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
             f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
             "into one"
         )
-    table = pa.table(X)
-    if y not in table.column_names:
-        raise SchemaError(
-            f"no column {y!r} in X; its columns are {table.column_names}"
-            + did_you_mean(y, table.column_names)
-        )
+    frame = hasattr(X, "iloc")  # of pandas, whose index is no column
+    table = X if frame else pa.table(X)
+    names = [*map(str, X.columns)] if frame else table.column_names
+    if y not in names:
+        raise SchemaError(f"no column {y!r} in X; its columns are {names}" + did_you_mean(y, names))
+    if frame:
+        at = names.index(y)
+        return X.iloc[:, [j for j in range(len(names)) if j != at]], X.iloc[:, at]
     return table.drop_columns([y]), table.column(y)
 
 
@@ -498,11 +509,11 @@ def require_labels(who: str, y: Any) -> None:
 def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
-    They are booleans, integers, whole floats or strings; an array of objects holds nothing but
-    strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
+    They are booleans, integers, whole floats or strings; an array of objects holds one of these,
+    too. A single column is flattened with scikit-learn's `DataConversionWarning`.
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
-    array = np.asarray(y)
+    array = np.asarray(worded(y))
     if array.ndim == 2 and array.shape[1] == 1:
         modules = sys.modules.get("sklearn.exceptions")
         warn(
@@ -513,6 +524,8 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
         array = array.reshape(-1)
     if array.ndim != 1:
         raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
+    if array.dtype.kind == "O":
+        array = _told(array)
     kind = array.dtype.kind
     if kind in "buiU":
         return array

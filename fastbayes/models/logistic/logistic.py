@@ -577,7 +577,8 @@ class LogisticRegression(Classifier):
         if before is not None and before.memory is not None and before.layout is not None:
             to = schema.alignment(self.schema_)
             known = self.statistics_.moments.count.sum(axis=1) > 0
-            place = np.where((to.numeric >= 0) & known[to.numeric], to.numeric, -1)
+            # The last stands for the numeric columns that are new, whose place is -1.
+            place = np.where(np.append(known, False)[to.numeric], to.numeric, -1)
             layout = layout_of(whole, pairs, (before.layout, place))
             memory = before.memory.moved(rows_before(before.layout, layout, to))
         else:

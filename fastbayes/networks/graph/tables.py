@@ -77,8 +77,9 @@ class NetworkTables(DAG):
 
     @property
     def _cuts(self) -> dict[str, Floats]:
-        """Cut points of the nodes whose states are bins of numbers."""
-        return {n: states.cuts for n, states in self._states.items() if states.cuts is not None}
+        """Cut points of the nodes whose states are bins of numbers, or were declared so."""
+        known = self._states or {n: NodeStates(n, some) for n, some in self._declared.items()}
+        return {n: states.cuts for n, states in known.items() if states.cuts is not None}
 
     @property
     def _parts(self) -> dict[str, DatePart]:

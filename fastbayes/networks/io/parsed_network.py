@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from fastbayes.core.errors import DataError, FileFormatError, warn
 from fastbayes.core.files import atomic
@@ -371,7 +372,7 @@ def names_of(network: Any) -> tuple[dict[object, str], dict[object, list[str]]]:
         When two of them are the same text, or one cannot be encoded.
     """
     names = {node: str(node) for node in network.nodes}
-    texts = {node: [str(state) for state in network.states[node]] for node in names}
+    texts = {node: [_as_text(state) for state in network.states[node]] for node in names}
     several = {f"states of node {names[node]!r}": listed for node, listed in texts.items()}
     for what, listed in {"nodes": [*names.values()], **several}.items():
         seen: set[str] = set()
@@ -384,3 +385,10 @@ def names_of(network: Any) -> tuple[dict[object, str], dict[object, list[str]]]:
                 raise DataError(f"{what}: {text!r} is no text that a file can hold") from error
             seen.add(text)
     return names, texts
+
+
+def _as_text(state: Any) -> str:
+    """Return a state as data have it that are cast to text: "true", "1" for 1.0."""
+    if isinstance(state, (bool, float, np.bool_, np.floating)):
+        return str(pa.scalar(state).cast(pa.string()).as_py())
+    return str(state)

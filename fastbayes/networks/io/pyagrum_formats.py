@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from fastbayes.networks.io.parsed_network import (
 
 # Hugin, GeNIe, UAI, O3PRM. Formats that run what they hold, such as pickle, are not among them.
 SUFFIXES = (".net", ".dsl", ".xdsl", ".uai", ".o3prm")
+# What a name may be in all of them, but for their own words, such as "node".
+PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # Rows may miss 1 by this: pyAgrum writes six digits of each number.
 MOST_OFF = 1e-4
 # The script that has pyAgrum to itself. Imported here, it could end the process of the user: of
@@ -104,7 +107,13 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Write a network to a file of another program, with six digits of each probability."""
+    """Write a network to a file of another program, with six digits of each probability.
+
+    Raises
+    ------
+    DataError
+        When pyagrum is not installed, or the file, read again, has other names (UAI has none).
+    """
     check_whole(network, path)
     names, states = names_of(network)
     nodes = [
@@ -117,4 +126,13 @@ def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) ->
         for node in network.order
     ]
     with atomic(path, force=force) as temporary:
-        _ask(path, "write", DataError, 0, file=os.fspath(temporary), nodes=nodes)
+        reply = _ask(path, "write", DataError, 0, file=os.fspath(temporary), nodes=nodes)
+        if "lost" in reply:
+            told = [text for node, some, _, _ in nodes for text in (node, *some)]
+            odd = [repr(text) for text in told if not PLAIN.fullmatch(text)]
+            raise DataError(
+                f"{os.fspath(path)}: {Path(path).suffix} cannot hold the network, pyagrum does not "
+                f"read it again ({reply['lost'].replace(os.fspath(temporary), 'the file')}); write "
+                f".bif or .xml, or rename {', '.join(odd[:3]) or 'nodes and states'} to letters, "
+                "digits and '_'"
+            )

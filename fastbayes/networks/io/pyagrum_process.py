@@ -63,7 +63,19 @@ def write(gum: Any, file: str, nodes: list[list[Any]]) -> Reply:
             made.addArc(parent, name)
         made.cpt(name).fillWith(numbers)
     gum.saveBN(made, file)
-    return {}
+    return {} if file.lower().endswith(".uai") else lost(gum, file, nodes)
+
+
+def lost(gum: Any, file: str, nodes: list[list[Any]]) -> Reply:
+    """Return under `lost` what the file just written says otherwise: it is read to find out."""
+    try:
+        found = read(gum, file)
+    except Exception as error:
+        return {"lost": first_line(error)}
+    same = dict(found["nodes"]) == {name: states for name, states, _, _ in nodes}
+    above = {name: {*parents} for name, parents, _ in found["families"]}
+    same = same and above == {name: {*parents} for name, _, parents, _ in nodes}
+    return {} if same else {"lost": "names or states are others there"}
 
 
 def answer(task: str, file: str, **asked: Any) -> Reply:
