@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import json
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -397,6 +399,17 @@ def test_a_span_that_needs_a_scan__is_refused_where_there_is_none(tmp_path: Path
     pq.write_table(rows, tmp_path / "t.parquet")
     with pytest.raises(SchemaError, match="is a part of other rows"):
         fb.count(fb.engines.part(tmp_path / "t.parquet", 1, 2), "y")
+
+
+def test_a_span_that_needs_a_scan__is_refused_with_parts_that_the_columns_have() -> None:
+    rows = table(50).append_column("day", pa.array([dt.date(2024, 1, 1)] * 50))
+    with pytest.raises(SchemaError) as refused:
+        fb.count(rows.to_reader(), "y")
+    said = re.search(r"dates=(\{.*?\})", str(refused.value))
+    assert said is not None
+    dates = ast.literal_eval(said[1])
+    assert [*dates] == ["when", "day"]
+    assert fb.count(rows.to_reader(), "y", dates=dates) == fb.count(rows, "y", dates=dates)
 
 
 @pytest.mark.parametrize(
