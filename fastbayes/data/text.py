@@ -2,9 +2,9 @@
 
 The types of a file are inferred from its first block, unified over all files, and then used for
 every block. A block that does not fit is parsed again, that block alone: integers may turn out to
-be floats (the batch then holds float64 where the schema says integer), nulls anything; the rest is
-a conflict. So rows are never handed out twice, nothing but a failing block is read again, and the
-outcome does not depend on which worker came first.
+be floats (the batch then holds float64 where the schema says integer), dates timestamps, these of a
+finer unit, and nulls anything; the rest is a conflict. So rows are never handed out twice, nothing
+but a failing block is read again, and the outcome does not depend on which worker came first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.date_parts import zone_of
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rejects import BadRow, Rejects
 from fastbayes.data.segments import OnError, first_line, waiting
-from fastbayes.data.unify import Columns, check_names, is_text, unify_types
+from fastbayes.data.unify import Columns, check_names, is_moment, is_text, unify_types
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
 LONGEST_ROW = 64 << 20
@@ -384,26 +385,33 @@ class TextReader(FileReader):
     def _widened(self, table: pa.Table, types: dict[str, pa.DataType], note: bool) -> pa.Table:
         """Check the types that were inferred anew against those of the other blocks."""
         wider: dict[str, pa.DataType] = {}
+        columns = []
         with self._lock:
-            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            for name, column in zip(table.schema.names, table.columns, strict=True):
                 before = self._wider.get(name, types[name])
-                after = unify_types(before, kind)
+                after = unify_types(before, column.type)
                 if after is None:
-                    raise _Conflict(name, before, kind)
+                    raise _Conflict(name, before, column.type)
+                try:
+                    if column.type != after:
+                        column = column.cast(after, safe=is_moment(after))
+                except pa.ArrowInvalid as error:  # years that its finer unit does not reach
+                    raise _Conflict(name, after, column.type) from error
                 wider[name] = after
+                columns.append(column)
             if note:
                 self._wider |= {name: kind for name, kind in wider.items() if kind != types[name]}
-        columns = [
-            column if column.type == wider[name] else column.cast(wider[name], safe=False)
-            for name, column in zip(table.schema.names, table.columns, strict=True)
-        ]
         return pa.table(columns, names=table.schema.names)
 
     def _conflict(self, name: str, kind: pa.DataType, index: int, text: bytes) -> DataError:
         """Return the error for a column that has one type in some blocks, another in this one."""
-        number = pa.float64() if pa.types.is_integer(kind) else kind
+        widest = kind
+        if pa.types.is_integer(kind):
+            widest = pa.float64()
+        elif is_moment(kind):
+            widest = pa.timestamp("ns", zone_of(kind))
         try:
-            self.parse(text, {name: number})
+            self.parse(text, {name: widest})
         except pa.ArrowException as error:
             return self.fault(error, text, index, {name: kind})
         row = self.rows_before(index)
@@ -460,7 +468,7 @@ def _n_rows(rows: Sequence[bytes]) -> int:
 
 
 def _may_widen(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_null(kind) or pa.types.is_integer(kind))
+    return bool(pa.types.is_null(kind) or pa.types.is_integer(kind) or is_moment(kind))
 
 
 def infer_bytes(files: Sequence[DataFile]) -> int:
