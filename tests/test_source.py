@@ -592,7 +592,7 @@ class TestCsv:
             assert rows(source, 7) == wanted
 
     @pytest.mark.usefixtures("small_blocks")
-    @pytest.mark.parametrize("name", ["t.csv"])
+    @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
     def test_later_moments_may_be_finer(self, folder: Path, name: str) -> None:
         days = ["2024-02-01"] * 20
         times = [*days, *["2024-02-01 10:00:00"] * 20, *["2024-02-01 10:00:00.5"] * 20, *days]

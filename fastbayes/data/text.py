@@ -16,7 +16,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -207,6 +207,9 @@ LEAST_INFER_BYTES = 1 << 20
 
 # Numbers as CSV has them.
 _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
+
+# How dates and timestamps begin.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d")
 
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
@@ -689,8 +692,6 @@ class JsonReader(TextReader):
 
     def parse(self, text: bytes, types: Types) -> pa.Table:
         """Return the columns of a block, in the order of `types`; all of them if that is empty."""
-        from pyarrow import json as arrow_json
-
         known = {
             name: kind
             for name, kind in types.items()
@@ -699,15 +700,20 @@ class JsonReader(TextReader):
         if not text.strip():
             return pa.schema([(name, known.get(name, pa.null())) for name in types]).empty_table()
         every = self.keys is not None or len(known) < len(types) or not types
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema(list(known.items())),
-                unexpected_field_behavior="infer" if every else "ignore",
-            ),
-        )
-        table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        table = self._parse(text, known, every)
+        # pyarrow takes no fractions of seconds for times, and forgets the zones of others.
+        moments = [
+            field.name
+            for field in table.schema
+            if field.name not in known and pa.types.is_timestamp(field.type)
+        ]
+        if moments:
+            table = self._parse(text, known | dict.fromkeys(moments, pa.string()), every)
+        for i, field in enumerate(table.schema):
+            if field.name in known and is_moment(known[field.name]):
+                table = table.set_column(i, field.name, table[i].cast(known[field.name]))
+            elif field.name not in known and is_text(field.type):
+                table = table.set_column(i, field.name, _as_moments(table[i]))
         if not types:
             return table
         present = set(table.schema.names)
@@ -722,6 +728,22 @@ class JsonReader(TextReader):
                 for name in types
             }
         )
+
+    def _parse(self, text: bytes, known: Mapping[str, pa.DataType], every: bool) -> pa.Table:
+        """Return what pyarrow reads of a block; dates and timestamps of known types as text."""
+        from pyarrow import json as arrow_json
+
+        asked = {n: pa.string() if is_moment(kind) else kind for n, kind in known.items()}
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(asked.items())),
+                unexpected_field_behavior="infer" if every else "ignore",
+            ),
+        )
+        table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        return table
 
     def count_rows(self, text: bytes) -> int:
         """Return the lines that are not blank."""
@@ -794,7 +816,7 @@ class JsonReader(TextReader):
                 if value is None or (types and name not in types):
                     continue
                 kind = _kind_of(types.get(name)) or kinds.setdefault(name, (_kind(value), row))[0]
-                if kind != _kind(value):
+                if kind != _kind(value) or not _is_one(value, types.get(name)):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
         return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
 
@@ -819,7 +841,31 @@ def _kind_of(kind: pa.DataType | None) -> str | None:
         return None
     if pa.types.is_boolean(kind):
         return "truth value"
-    return "number" if _is_value(kind) else "string" if is_text(kind) else None
+    return "number" if _is_value(kind) else "string" if is_text(kind) or is_moment(kind) else None
+
+
+def _is_one(value: Any, kind: pa.DataType | None) -> bool:
+    """Return whether a text is a date or timestamp of a type; of other types anything is."""
+    if kind is None or not is_moment(kind):
+        return True
+    try:
+        pa.scalar(value).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _as_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of text as timestamps, where all its values are, of the unit CSV reads."""
+    first = column.is_valid().index(True).as_py()
+    if first < 0 or _MOMENT.match(column[first].as_py()) is None:
+        return column
+    for unit, zone in product(("s", "ns"), (None, "UTC")):
+        try:
+            return column.cast(pa.timestamp(unit, zone))
+        except pa.ArrowInvalid:
+            continue
+    return column
 
 
 def open_json(
