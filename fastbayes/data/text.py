@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 import threading
 from abc import abstractmethod
@@ -207,6 +208,9 @@ LEAST_INFER_BYTES = 1 << 20
 
 # Numbers as CSV has them.
 _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
+
+# A byte order mark.
+_MARK = b"\xef\xbb\xbf"
 
 # How dates and timestamps begin.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d")
@@ -766,7 +770,11 @@ class JsonReader(TextReader):
             if not row.strip():
                 continue
             try:
-                record = json.loads(row)
+                # pyarrow passes over a byte order mark where the block begins
+                record = _record(row.removeprefix(_MARK) if i == 0 else row)
+            except _OddRecordError as error:
+                found[i] = str(error)
+                continue
             except (ValueError, RecursionError) as error:
                 found[i] = f"not JSON ({error})"
                 continue
@@ -801,9 +809,11 @@ class JsonReader(TextReader):
         for row, line in enumerate(_lines(text), before):
             where = f"{self.file.origin}, row {row}"
             try:
-                record = json.loads(line)
+                record = _record(line.removeprefix(_MARK) if row == before else line)
             except UnicodeDecodeError:
                 return FileFormatError(f"{where} {NOT_UTF8}")
+            except _OddRecordError as odd:
+                return FileFormatError(f"{where}: {odd}; mend the row{self.skipping}")
             except (ValueError, RecursionError) as wrong:
                 return FileFormatError(
                     f"{where} is not JSON ({wrong}): {line[:60]!r}{self.skipping}"
@@ -818,7 +828,43 @@ class JsonReader(TextReader):
                 kind = _kind_of(types.get(name)) or kinds.setdefault(name, (_kind(value), row))[0]
                 if kind != _kind(value) or not _is_one(value, types.get(name)):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
-        return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
+        told = re.search(r"(.*?),? in row (\d+)$", said)
+        row, after, said = (
+            (before + int(told[2]), "", told[1]) if told else (before, " or after", said)
+        )
+        return FileFormatError(f"{self.file.origin}, row {row}{after}: {said}; mend the row")
+
+
+class _OddRecordError(ValueError):
+    """A row that is JSON, but not as pyarrow reads it."""
+
+
+def _record(row: bytes) -> Any:
+    """Return what a row says. Raises _OddRecordError, or ValueError where it is no JSON."""
+    if row.startswith(_MARK):
+        raise _OddRecordError("begins with a byte order mark")
+    record = json.loads(row, object_pairs_hook=_pairs, parse_float=_float)
+    if b"\\ud" in row.lower():
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise _OddRecordError("holds half of a surrogate pair, which is no text") from error
+    return record
+
+
+def _float(text: str) -> float:
+    if math.isinf(found := float(text)):
+        raise _OddRecordError(f"holds {text:.40}, more than float64 does")
+    return found
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _OddRecordError(f"holds the key {twice!r} twice")
+    return record
 
 
 def _lines(text: bytes) -> list[bytes]:
