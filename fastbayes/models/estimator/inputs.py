@@ -495,11 +495,24 @@ def require_labels(who: str, y: Any) -> None:
     refuse(y is None, f"{who} requires y to be passed, but the target y is None.")
 
 
-def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
+def plain_labels(y: Any) -> Any:
+    """Return y as an array of truth values or numbers where it is one of objects that are such.
+
+    So they come where rows without a class were left out.
+    """
+    array = None if y is None else np.asarray(y)
+    if array is None or array.dtype != object or array.ndim != 1:
+        return y
+    kinds = {*map(type, array)}
+    return np.array(array.tolist()) if kinds in ({bool}, {int}, {float}) else y
+
+
+def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
-    They are booleans, integers, whole floats or strings; an array of objects holds nothing but
-    strings. A single column is flattened with scikit-learn's `DataConversionWarning`.
+    They are booleans, integers, whole floats or strings, or any floats where labels that are
+    `known` are floats; an array of objects holds nothing but strings. A single column is flattened
+    with scikit-learn's `DataConversionWarning`.
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
     array = np.asarray(y)
@@ -524,6 +537,8 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
             row = int(wrong.argmax())
             what = "NaN" if np.isnan(array[row]) else "infinity"
             raise DataError(f"Input y contains {what}: row {row}; leave out rows without a class.")
+        if known is not None and known.dtype.kind == "f":
+            return array
         if (array != np.trunc(array)).any():
             raise DataError(
                 "Unknown label type: continuous. Maybe you are trying to fit a classifier, which "

@@ -18,6 +18,7 @@ from fastbayes.models.estimator.inputs import (
     encode_labels,
     feature_names,
     is_sparse,
+    plain_labels,
     split_target,
 )
 from fastbayes.models.estimator.parameters import HasParameters, fitted
@@ -276,7 +277,7 @@ class Estimator(HasParameters):
             check_length(predicted, known)
             y, predicted = np.asarray(y)[known], predicted[known]
             sample_weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-        truth = check_labels(self, y)
+        truth = check_labels(self, plain_labels(y), predicted)
         check_length(predicted, truth)
         weight = check_weight(sample_weight, len(truth))
         return float(np.average(predicted == truth, weights=weight))
