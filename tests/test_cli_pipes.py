@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,31 @@ def test_reader__that_has_seen_enough_ends_it_quietly(model: Path, tmp_path: Pat
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(60) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
+def test_stdout__that_takes_nothing_is_named_in_one_line(model: Path, tmp_path: Path) -> None:
+    data = parquet(table_of(300), tmp_path / "d.parquet")
+
+    def ended(words: Sequence[Any], end: str) -> tuple[int, list[str]]:
+        line = f"{shlex.join(map(str, [*PROGRAM, *words]))} {end}"
+        done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    full = "Error: standard output: no space left on device"
+    for words in (["--version"], ["inspect", data], ["predict", model, data, "-o", "-"]):
+        assert ended(words, "> /dev/full") == (1, [full])
+    code, said = ended(["predict", model, data, "-o", "-"], ">&-")
+    assert (code, said[-1]) == (2, "Error: -o -: standard output is closed")
+    words = ["predict", model, "-", "-o", "-"]
+    assert ended(words, "<&-")[1][-1] == "Error: -: standard input is closed"
+    process = subprocess.Popen([*PROGRAM, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 128 + signal.SIGPIPE
 
 
 @pytest.mark.parametrize("stopped", [False, True])

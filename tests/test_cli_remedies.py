@@ -23,6 +23,11 @@ from fastbayes.cli.remedies import in_options
         (["fit"], "columns=[] selects nothing", "--columns '' selects nothing"),
         (["fit"], "categorical=['a b', 'c'] reads", "--categorical 'a b',c reads"),
         (["fit"], "weights={'a': 0.0}: none", "--weights a=0.0: none"),
+        (
+            ["fit"],
+            "name them in dates={'d': ['month', 'hour'], 'e': 'number'}, or",
+            "name them in --dates d=month+hour,e=number, or",
+        ),
         (["predict"], "leave out with proba='all'", "leave out with --proba all"),
         (["predict"], "with parts=False, one file", "with --no-parts, one file"),
         (["network", "query"], "use method='gibbs'", "use --method gibbs"),

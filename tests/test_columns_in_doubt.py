@@ -49,6 +49,25 @@ def test_score_leaves_out_the_rows_that_fit_leaves_out() -> None:
 @pytest.mark.parametrize(
     "labels",
     [
+        [True, False, None, True],
+        [0.5, 1.5, None, 0.5],
+        np.array([0.5, 1.5, np.nan, 0.5]),
+        [2, 1, None, 2],
+        pd.array([True, False, None, True], dtype="boolean"),
+    ],
+    ids=["truth values", "fractions", "NaN", "integers", "pandas"],
+)
+def test_score_takes_the_classes_that_fit_takes(labels: Any) -> None:
+    rows = {"a": ["x", "y", "x", "y"], "y": labels}
+    model = fb.NaiveBayes().fit(rows, "y")
+    assert model.score(rows, "y") == fb.evaluate(model, rows).accuracy == 2 / 3
+    assert model.score({"a": rows["a"]}, labels) == 2 / 3
+    assert model.score(pa.table(rows), "y") == 2 / 3
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
         pd.Series(pd.Categorical(["n", "p"], categories=["n", "p", "q"])),
         pl.Series(["n", "p"], dtype=pl.Enum(["n", "p", "q"])),
     ],

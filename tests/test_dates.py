@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import json
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -390,6 +392,33 @@ def test_update__counts_new_files_in_the_same_parts(tmp_path: Path) -> None:
     assert stats.values == fb.count(tmp_path, "y").values
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("unit", PER_SECOND)
+def test_json_lines__are_read_as_they_are_written_and_as_csv(
+    tmp_path: Path, unit: str, zone: str | None
+) -> None:
+    whole = table(60)
+    kind = pa.timestamp(unit, zone)
+    moments = whole["when"].cast(pa.timestamp(unit, "UTC"), safe=False).cast(pa.int64()).cast(kind)
+    rows = pa.table({"when": moments, "y": whole["y"]})
+    model = fb.NaiveBayes().fit(rows, "y")
+    path, other = tmp_path / "t.jsonl", tmp_path / "t.csv"
+    fb.predict_to(model, rows, path, keys=["when", "y"])
+    fb.predict_to(model, rows, other, keys=["when", "y"])
+    fb.predict_to(model, path, tmp_path / "again.csv", keys=[])
+    again = pa_csv.read_csv(tmp_path / "again.csv")["prediction"]
+    assert again.to_pylist() == model.predict(rows.select(["when"])).tolist()
+    columns = {"columns": ["when"]}
+    assert fb.count(path, "y", **columns).values == fb.count(other, "y", **columns).values
+
+
+def test_json_lines__times_with_and_without_zone_are_text_as_in_csv(tmp_path: Path) -> None:
+    times = ["2024-01-01T10:00:00", "2024-02-03T10:00:00Z"]
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps({"t": t, "y": "a"}) + "\n" for t in times))
+    assert fb.count(path, "y").schema.features[0].values.to_pylist() == times
+
+
 def test_a_span_that_needs_a_scan__is_refused_where_there_is_none(tmp_path: Path) -> None:
     rows = table(50)
     with pytest.raises(SchemaError, match=r"read only once, and which parts of column 'when' .*"):
@@ -397,6 +426,17 @@ def test_a_span_that_needs_a_scan__is_refused_where_there_is_none(tmp_path: Path
     pq.write_table(rows, tmp_path / "t.parquet")
     with pytest.raises(SchemaError, match="is a part of other rows"):
         fb.count(fb.engines.part(tmp_path / "t.parquet", 1, 2), "y")
+
+
+def test_a_span_that_needs_a_scan__is_refused_with_parts_that_the_columns_have() -> None:
+    rows = table(50).append_column("day", pa.array([dt.date(2024, 1, 1)] * 50))
+    with pytest.raises(SchemaError) as refused:
+        fb.count(rows.to_reader(), "y")
+    said = re.search(r"dates=(\{.*?\})", str(refused.value))
+    assert said is not None
+    dates = ast.literal_eval(said[1])
+    assert [*dates] == ["when", "day"]
+    assert fb.count(rows.to_reader(), "y", dates=dates) == fb.count(rows, "y", dates=dates)
 
 
 @pytest.mark.parametrize(

@@ -449,6 +449,33 @@ def test_bad_rows__the_others_keep_their_numbers(tmp_path: Path, form: str) -> N
     assert files.rejected_rows == 3
 
 
+@pytest.mark.parametrize("at", [0, 50, 199])
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        ('{"a": 1, "b": "u", "b": "v"}', "holds the key 'b' twice"),
+        ('{"a": 1, "b": "\\ud800"}', "holds half of a surrogate pair, which is no text"),
+        ('{"a": 1e999, "b": "u"}', "holds 1e999, more than float64 does"),
+        ('\ufeff{"a": 1, "b": "u"}', "begins with a byte order mark"),
+    ],
+)
+def test_bad_rows__json_that_arrow_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str, reason: str, at: int
+) -> None:
+    small_blocks(monkeypatch, 2000)
+    rows = [json.dumps({"a": i, "b": "u"}) for i in range(200)]
+    rows.insert(at, odd)
+    (tmp_path / "t.jsonl").write_text("\n".join(rows) + "\n")
+    bad = tmp_path / "bad.jsonl"
+    stats = fb.count(fb.Files(tmp_path / "t.jsonl", on_error="skip-rows", rejects=bad), "b")
+    if at == 0 and reason.endswith("mark"):  # as files begin
+        assert stats.n_rows == 201
+        return
+    assert stats.n_rows == 200
+    told = [json.loads(line) for line in bad.read_text().splitlines()]
+    assert [(row["line"], row["reason"]) for row in told] == [(at + 1, reason)]
+
+
 def test_bad_rows__too_many_are_an_error(tmp_path: Path) -> None:
     spoilt(tmp_path / "t.csv", drawn(400, 0), 0, every=10)
     with pytest.raises(

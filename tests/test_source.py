@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -591,6 +592,21 @@ class TestCsv:
             assert rows(source, 7) == wanted
 
     @pytest.mark.usefixtures("small_blocks")
+    @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+    def test_later_moments_may_be_finer(self, folder: Path, name: str) -> None:
+        days = ["2024-02-01"] * 20
+        times = [*days, *["2024-02-01 10:00:00"] * 20, *["2024-02-01 10:00:00.5"] * 20, *days]
+        cells = ["t", *times] if name == "t.csv" else [json.dumps({"t": time}) for time in times]
+        Path(name).write_text("\n".join(cells))
+        found = [batch.column(0) for batch in batches(open_source(name))]
+        assert [when.as_py() for array in found for when in array.cast(pa.timestamp("ns"))] == [
+            datetime.datetime.fromisoformat(time) for time in times
+        ]
+        Path(name).write_text("\n".join([*cells, "soon" if name == "t.csv" else '{"t": "soon"}']))
+        with pytest.raises(DataError, match=rf"{name}, row 80: column 't' is .*but holds 'soon'"):
+            rows(open_source(name))
+
+    @pytest.mark.usefixtures("small_blocks")
     def test_blocks_end_where_rows_end(self, folder: Path) -> None:
         table = pa.table(
             {"a": [f'q"{i}\n, "" {"y" * (i % 50)}' for i in range(200)], "b": list(range(200))}
@@ -768,6 +784,39 @@ class TestManyFiles:
             (2.0, None),
             (1.5, "x"),
         ]
+
+    @pytest.mark.parametrize("end", ["parquet", "csv"])
+    def test_dates_and_timestamps_unify(self, folder: Path, end: str) -> None:
+        moments = pa.array([10**9, None], pa.timestamp("s"))
+        fine = pa.array([10**18 + 5 * 10**8, 1], pa.timestamp("ns"))
+        wanted = [moments.cast(pa.date32()), moments, fine]
+        for i, column in enumerate(wanted):
+            table = pa.table({"t": column, "a": [1, 2]})
+            if end == "csv":
+                Path(f"{i}.csv").write_bytes(csv_bytes(table))
+            else:
+                pq.write_table(table, f"{i}.parquet", version="2.6")
+        for order in permutations(range(3)):
+            source = open_source([f"{i}.{end}" for i in order])
+            assert source.schema.field("t").type == pa.timestamp("ns")
+            found = [batch.column(0) for batch in batches(source)]
+            assert pa.concat_arrays(found) == pa.concat_arrays(
+                [wanted[i].cast(pa.timestamp("ns")) for i in order]
+            )
+
+    def test_moments_that_do_not_unify(self, folder: Path) -> None:
+        for a, b in (("s", "UTC"), ("s", None)):
+            pq.write_table(pa.table({"t": pa.array([1], pa.timestamp(a, b))}), "1.parquet")
+            far = pa.array([1], pa.date32()) if b else pa.array([1], pa.time64("us"))
+            pq.write_table(pa.table({"t": far}), "2.parquet")
+            with pytest.raises(SchemaError, match="column 't' is timestamp"):
+                open_source("*.parquet")
+        Path("1.csv").write_text("t\n2300-01-01 00:00:00\n")
+        Path("2.csv").write_text("t\n2000-01-01 00:00:00.5\n")
+        with pytest.raises(
+            DataError, match=r"1\.csv, row 0: column 't' is timestamp\[ns\] elsewhe"
+        ):
+            rows(open_source("*.csv"))
 
     def test_files_without_rows(self, folder: Path) -> None:
         pq.write_table(TABLE.slice(0, 0), "0.parquet")

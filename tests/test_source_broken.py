@@ -250,7 +250,12 @@ class TestJson:
         (b'{"a":1}\n\n null\n{"a":1}\n', ("t.jsonl, row 1: ", "is no object")),
         (b"null", ("t.jsonl, row 0: ", "is no object")),
         (b'{"a":"ok"}\n{"a":"\xff"}\n', ("t.jsonl, row 1 is not UTF-8",)),
-        (b'{"a":1,"a":2}\n', ("t.jsonl", "specified twice")),
+        (b'{"b":3}\n{"a":1,"a":2}\n', ("t.jsonl, row 1: holds the key 'a' twice; mend the row",)),
+        (b'{"a":"u"}\n{"a":"\\ud800"}\n', ("t.jsonl, row 1: holds half of a surrogate pair",)),
+        (b'{"a":1}\n{"a":-1e999}\n', ("t.jsonl, row 1: holds -1e999, more than float64",)),
+        (b'{"a":1}\n\xef\xbb\xbf{"a":1}\n', ("t.jsonl, row 1: begins with a byte order mark",)),
+        (b'\xef\xbb\xbf{"a":1}\n{"a":\n', ("t.jsonl, row 1 is not JSON",)),
+        (b'{"a":[1]}\n{"a":[1,"x"]}\n', ("t.jsonl, row 1: ", "from number to string; mend the")),
         (b'{"a":' * 9999, ("t.jsonl, row 0 is not JSON",)),
         (b"\n\n", ("t.jsonl has no columns",)),
     )

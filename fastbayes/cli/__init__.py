@@ -13,6 +13,7 @@ import fastbayes as fb
 from fastbayes.cli import models, network, statistics, tools
 from fastbayes.cli.gates import FAILED
 from fastbayes.cli.help import Group
+from fastbayes.cli.options import OF_STDOUT
 from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
@@ -38,6 +39,16 @@ class Commands(Group):
         with formatter.section("Exit codes"):
             formatter.write_dl([*EXIT_CODES.items()])
         super().format_epilog(ctx, formatter)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments; what --version and --help print may fail as anything else."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except BrokenPipeError as error:
+            _drop_stdout()
+            raise click.exceptions.Exit(128 + SIGPIPE) from error
+        except OSError as error:
+            raise click.ClickException(_said(error)) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; turn the errors that a user can mend into one line."""
@@ -67,10 +78,22 @@ def _drop_stdout() -> None:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
+def _fails_stdout(error: OSError) -> bool:
+    """Return whether an error is that of printing, or of writing predictions to stdout."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    by_echo = frame is not None and frame.tb_frame.f_code is click.echo.__code__
+    return by_echo or error.filename == OF_STDOUT
+
+
 def _said(error: Exception) -> str:
     """Return what an error says, in one line."""
     said = str(error)
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.strerror and _fails_stdout(error):
+        _drop_stdout()
+        said = f"{OF_STDOUT}: {error.strerror.lower()}"
+    elif isinstance(error, OSError) and error.strerror:
         said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         if error.errno in FULL:
             said += "; nothing was written: free some space, or name another place"

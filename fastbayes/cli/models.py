@@ -25,6 +25,7 @@ from fastbayes.cli.options import (
     MISSING_COLUMNS,
     MODEL_FILE,
     OF_FILES,
+    OF_STDOUT,
     READ,
     READING,
     STDOUT,
@@ -303,6 +304,7 @@ def predict(
     if output == STDOUT:
         if as_json:
             raise click.UsageError("--json prints on stdout, where -o - writes the predictions")
+        refuse(sys.stdout is None, "-o -: standard output is closed", click.UsageError)
         target, where["format"] = sys.stdout.buffer, format or "csv"
     try:
         check_output(target, **where, force=options["force"])
@@ -313,7 +315,12 @@ def predict(
     fitted = applied(model_from(model), missing_columns)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
-        done = fb.predict_to(fitted, source, target, loss=matrix, progress=progress, **options)
+        try:
+            done = fb.predict_to(fitted, source, target, loss=matrix, progress=progress, **options)
+        except OSError as error:
+            if target is not output and error.filename is None:
+                error.filename = OF_STDOUT
+            raise
     if target is not output:
         return
     summary = {

@@ -31,6 +31,8 @@ from fastbayes.scan.density_spec import KINDS
 Reader = Callable[[Any, Any, str | None], Any]
 
 STDIN = STDOUT = "-"
+# What messages call it.
+OF_STDOUT = "standard output"
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
@@ -455,6 +457,7 @@ def files_of(data: Any, options: dict[str, Any]) -> Any:
         odd = [name for name in OF_FILES if options.pop(name) not in (None, ())]
         if odd:
             raise click.UsageError(f"{_flag(odd[0])} goes with files, not with standard input (-)")
+        refuse(sys.stdin is None, "-: standard input is closed", click.UsageError)
         return Pipe(sys.stdin.buffer, format)
     if format is not None:
         raise click.UsageError("--input-format goes with standard input (-): files say theirs")

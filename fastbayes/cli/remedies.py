@@ -79,11 +79,17 @@ def _written(option: click.Option, value: str | None) -> str:
         return f"{flag} {value}"
 
 
+def _of_name(value: Any) -> str:
+    """Return what stands after the name of a column: a comma would end it there."""
+    return "+".join(map(_word, value)) if isinstance(value, list) else _word(value)
+
+
 def _word(value: Any) -> str:
     if value is ...:
         return "..."
     if isinstance(value, dict):
-        return ",".join(f"{_word(name)}={_word(of)}" for name, of in value.items()) or "''"
+        pairs = ((_word(name), _of_name(of)) for name, of in value.items())
+        return ",".join(f"{name}={said}" for name, said in pairs) or "''"
     if isinstance(value, list | tuple | set):
         return ",".join(map(_word, value)) or "''"
     text = str(value)

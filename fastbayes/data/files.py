@@ -40,9 +40,10 @@ class Files:
 
         In "union" and "first" types are promoted: null to anything, integers to the wider of them
         (signed and unsigned ones to int64), integers and floats to float64, text in any encoding to
-        text. Anything else in a column, such as text beside numbers, is an error that names both
-        files; where files that cannot be read are left out, files of the rarer type are, too. Of
-        columns that are named (`columns`) only these count.
+        text, dates (their midnight) and timestamps to those of the finer unit. Anything else in a
+        column, such as text beside numbers, is an error that names both files; where files that
+        cannot be read are left out, files of the rarer type are, too. Of columns that are named
+        (`columns`) only these count.
     partitions
         Whether directories `key=value` (Hive's) are columns of text: those below the directory that
         is named, and those that lead to it or to a file, one after another. Where a file has a

@@ -692,17 +692,19 @@ def open_all(
             return error
 
     readers: list[R] = []
+    broken: list[DataError] = []
 
     def take(outcomes: Iterable[R | DataError]) -> None:
         for outcome in outcomes:
             with leaving_out(on_error):
                 if isinstance(outcome, DataError):
+                    broken.append(outcome)
                     raise outcome
                 readers.append(outcome)
 
     take(in_order(guarded, files, _threads_for(files)))
     if not readers:
-        raise FileFormatError(f"{files[0].origin}: none of the files can be read")
+        raise FileFormatError(f"none of the files can be read: {broken[0]}") from broken[0]
     for reader, before in zip(readers[1:], readers, strict=False):
         if reader.schema.equals(before.schema):
             reader.schema = before.schema  # ten thousand files, one schema

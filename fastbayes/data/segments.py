@@ -20,6 +20,7 @@ from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import (
     Columns,
     Projection,
+    is_moment,
     is_text,
     select,
     unify_types,
@@ -192,7 +193,8 @@ class Source(ABC):
                  columns in this order; text may come in any encoding (string, large_string,
                  string_view, dictionary of any index width). Where types had to be inferred
                  from the first rows (CSV, JSON, streams), a later batch may be wider than
-                 the schema: float64 for an integer column, any type for a null column
+                 the schema: float64 for an integer column, timestamps of a finer unit than those,
+                 any type for a null column
     available    names of all columns, selected or not
     n_rows       None if it takes a scan to know
     rereadable   whether `segments` may be called more than once
@@ -545,7 +547,7 @@ def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
             target = target and unify_types(target, array.type)
     if target is None:
         raise DataError(f"{arrays[0].type} cannot be joined with {arrays[-1].type}")
-    return [array.cast(target, safe=False) for array in arrays]
+    return [array.cast(target, safe=is_moment(target)) for array in arrays]
 
 
 def check_rereadable(source: Source, need: str, instead: str = "") -> None:

@@ -2,9 +2,9 @@
 
 The types of a file are inferred from its first block, unified over all files, and then used for
 every block. A block that does not fit is parsed again, that block alone: integers may turn out to
-be floats (the batch then holds float64 where the schema says integer), nulls anything; the rest is
-a conflict. So rows are never handed out twice, nothing but a failing block is read again, and the
-outcome does not depend on which worker came first.
+be floats (the batch then holds float64 where the schema says integer), dates timestamps, these of a
+finer unit, and nulls anything; the rest is a conflict. So rows are never handed out twice, nothing
+but a failing block is read again, and the outcome does not depend on which worker came first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fastbayes.core.date_parts import zone_of
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.data.filesource import FileReader, Piece, open_all
 from fastbayes.data.paths import DataFile
 from fastbayes.data.rejects import BadRow, Rejects
 from fastbayes.data.segments import OnError, first_line, waiting
-from fastbayes.data.unify import Columns, check_names, is_text, unify_types
+from fastbayes.data.unify import Columns, check_names, is_moment, is_text, unify_types
 
 # A row that does not end within so many bytes has an unclosed quote, or the file is no text.
 LONGEST_ROW = 64 << 20
@@ -209,6 +210,11 @@ LEAST_INFER_BYTES = 1 << 20
 _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*$"
 
 _INFINITE = r"^\s*[-+]?(?i:inf|infinity)\s*$"
+# A byte order mark.
+_MARK = b"\xef\xbb\xbf"
+
+# How dates and timestamps begin.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d")
 
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
@@ -409,26 +415,33 @@ class TextReader(FileReader):
     def _widened(self, table: pa.Table, types: dict[str, pa.DataType], note: bool) -> pa.Table:
         """Check the types that were inferred anew against those of the other blocks."""
         wider: dict[str, pa.DataType] = {}
+        columns = []
         with self._lock:
-            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+            for name, column in zip(table.schema.names, table.columns, strict=True):
                 before = self._wider.get(name, types[name])
-                after = unify_types(before, kind)
+                after = unify_types(before, column.type)
                 if after is None:
-                    raise _Conflict(name, before, kind)
+                    raise _Conflict(name, before, column.type)
+                try:
+                    if column.type != after:
+                        column = column.cast(after, safe=is_moment(after))
+                except pa.ArrowInvalid as error:  # years that its finer unit does not reach
+                    raise _Conflict(name, after, column.type) from error
                 wider[name] = after
+                columns.append(column)
             if note:
                 self._wider |= {name: kind for name, kind in wider.items() if kind != types[name]}
-        columns = [
-            column if column.type == wider[name] else column.cast(wider[name], safe=False)
-            for name, column in zip(table.schema.names, table.columns, strict=True)
-        ]
         return pa.table(columns, names=table.schema.names)
 
     def _conflict(self, name: str, kind: pa.DataType, index: int, text: bytes) -> DataError:
         """Return the error for a column that has one type in some blocks, another in this one."""
-        number = pa.float64() if pa.types.is_integer(kind) else kind
+        widest = kind
+        if pa.types.is_integer(kind):
+            widest = pa.float64()
+        elif is_moment(kind):
+            widest = pa.timestamp("ns", zone_of(kind))
         try:
-            self.parse(text, {name: number})
+            self.parse(text, {name: widest})
         except pa.ArrowException as error:
             return self.fault(error, text, index, {name: kind})
         row = self.rows_before(index)
@@ -490,7 +503,7 @@ def _n_rows(rows: Sequence[bytes]) -> int:
 
 
 def _may_widen(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_null(kind) or pa.types.is_integer(kind))
+    return bool(pa.types.is_null(kind) or pa.types.is_integer(kind) or is_moment(kind))
 
 
 def infer_bytes(files: Sequence[DataFile]) -> int:
@@ -720,8 +733,6 @@ class JsonReader(TextReader):
 
     def parse(self, text: bytes, types: Types) -> pa.Table:
         """Return the columns of a block, in the order of `types`; all of them if that is empty."""
-        from pyarrow import json as arrow_json
-
         known = {
             name: kind
             for name, kind in types.items()
@@ -733,15 +744,20 @@ class JsonReader(TextReader):
         if _NULL_FIRST.match(text) or _NULL_LATER.search(text):
             raise pa.ArrowInvalid("a line is null, which is no object")
         every = self.keys is not None or len(known) < len(types) or not types
-        table = arrow_json.read_json(
-            pa.BufferReader(text),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema(list(known.items())),
-                unexpected_field_behavior="infer" if every else "ignore",
-            ),
-        )
-        table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        table = self._parse(text, known, every)
+        # pyarrow takes no fractions of seconds for times, and forgets the zones of others.
+        moments = [
+            field.name
+            for field in table.schema
+            if field.name not in known and pa.types.is_timestamp(field.type)
+        ]
+        if moments:
+            table = self._parse(text, known | dict.fromkeys(moments, pa.string()), every)
+        for i, field in enumerate(table.schema):
+            if field.name in known and is_moment(known[field.name]):
+                table = table.set_column(i, field.name, table[i].cast(known[field.name]))
+            elif field.name not in known and is_text(field.type):
+                table = table.set_column(i, field.name, _as_moments(table[i]))
         if not types:
             return table
         present = set(table.schema.names)
@@ -756,6 +772,22 @@ class JsonReader(TextReader):
                 for name in types
             }
         )
+
+    def _parse(self, text: bytes, known: Mapping[str, pa.DataType], every: bool) -> pa.Table:
+        """Return what pyarrow reads of a block; dates and timestamps of known types as text."""
+        from pyarrow import json as arrow_json
+
+        asked = {n: pa.string() if is_moment(kind) else kind for n, kind in known.items()}
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=pa.schema(list(asked.items())),
+                unexpected_field_behavior="infer" if every else "ignore",
+            ),
+        )
+        table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        return table
 
     def count_rows(self, text: bytes) -> int:
         """Return the lines that are not blank."""
@@ -778,7 +810,11 @@ class JsonReader(TextReader):
             if not row.strip():
                 continue
             try:
-                record = json.loads(row)
+                # pyarrow passes over a byte order mark where the block begins
+                record = _record(row.removeprefix(_MARK) if i == 0 else row)
+            except _OddRecordError as error:
+                found[i] = str(error)
+                continue
             except (ValueError, RecursionError) as error:
                 found[i] = f"not JSON ({error})"
                 continue
@@ -815,9 +851,11 @@ class JsonReader(TextReader):
         for row, line in enumerate(_lines(text), before):
             where = f"{self.file.origin}, row {row}"
             try:
-                record = json.loads(line)
+                record = _record(line.removeprefix(_MARK) if row == before else line)
             except UnicodeDecodeError:
                 return FileFormatError(f"{where} {NOT_UTF8}")
+            except _OddRecordError as odd:
+                return FileFormatError(f"{where}: {odd}; mend the row{self.skipping}")
             except (ValueError, RecursionError) as wrong:
                 return FileFormatError(
                     f"{where} is not JSON ({wrong}): {line[:60]!r}{self.skipping}"
@@ -830,9 +868,45 @@ class JsonReader(TextReader):
                 if value is None or (types and name not in types):
                     continue
                 kind = _kind_of(types.get(name)) or kinds.setdefault(name, (_kind(value), row))[0]
-                if kind != _kind(value):
+                if kind != _kind(value) or not _is_one(value, types.get(name)):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
-        return FileFormatError(f"{self.file.origin}, row {before} or after: {said}")
+        told = re.search(r"(.*?),? in row (\d+)$", said)
+        row, after, said = (
+            (before + int(told[2]), "", told[1]) if told else (before, " or after", said)
+        )
+        return FileFormatError(f"{self.file.origin}, row {row}{after}: {said}; mend the row")
+
+
+class _OddRecordError(ValueError):
+    """A row that is JSON, but not as pyarrow reads it."""
+
+
+def _record(row: bytes) -> Any:
+    """Return what a row says. Raises _OddRecordError, or ValueError where it is no JSON."""
+    if row.startswith(_MARK):
+        raise _OddRecordError("begins with a byte order mark")
+    record = json.loads(row, object_pairs_hook=_pairs, parse_float=_float)
+    if b"\\ud" in row.lower():
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise _OddRecordError("holds half of a surrogate pair, which is no text") from error
+    return record
+
+
+def _float(text: str) -> float:
+    if math.isinf(found := float(text)):
+        raise _OddRecordError(f"holds {text:.40}, more than float64 does")
+    return found
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _OddRecordError(f"holds the key {twice!r} twice")
+    return record
 
 
 # A null that stands in no object, as JSON allows in a list of lines.
@@ -860,7 +934,31 @@ def _kind_of(kind: pa.DataType | None) -> str | None:
         return None
     if pa.types.is_boolean(kind):
         return "truth value"
-    return "number" if _is_value(kind) else "string" if is_text(kind) else None
+    return "number" if _is_value(kind) else "string" if is_text(kind) or is_moment(kind) else None
+
+
+def _is_one(value: Any, kind: pa.DataType | None) -> bool:
+    """Return whether a text is a date or timestamp of a type; of other types anything is."""
+    if kind is None or not is_moment(kind):
+        return True
+    try:
+        pa.scalar(value).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _as_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of text as timestamps, where all its values are, of the unit CSV reads."""
+    first = column.is_valid().index(True).as_py()
+    if first < 0 or _MOMENT.match(column[first].as_py()) is None:
+        return column
+    for unit, zone in product(("s", "ns"), (None, "UTC")):
+        try:
+            return column.cast(pa.timestamp(unit, zone))
+        except pa.ArrowInvalid:
+            continue
+    return column
 
 
 def open_json(

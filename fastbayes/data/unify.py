@@ -56,7 +56,9 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
     Null goes with anything. Integers become the wider of them, signed and unsigned ones int64,
     integers and floats float64; text goes with text in another encoding, a dictionary with one of
-    another index width. Text beside numbers is no type, and neither are dates beside either.
+    another index width. Dates and timestamps become those of the finer unit, where a date is its
+    midnight; of two time zones, or of one and none, there is no type. Text beside numbers is no
+    type, and neither are dates beside either.
     """
     if a == b or pa.types.is_null(b):
         return a
@@ -71,6 +73,8 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return None if values is None else pa.dictionary(pa.int32(), values)
     if is_number(a) and is_number(b):
         return _unify_numbers(a, b)
+    if is_moment(a) and is_moment(b):
+        return _unify_moments(a, b)
     return None
 
 
@@ -80,6 +84,21 @@ def _unify_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
         if alike(a) and alike(b):
             return a if a.bit_width >= b.bit_width else b
     return pa.int64() if t.is_integer(a) and t.is_integer(b) else pa.float64()
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Return whether values of this type are dates or timestamps."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _unify_moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_date(a) and pa.types.is_date(b):
+        return pa.date64()
+    units = {pa.date32(): "s", pa.date64(): "ms"}
+    both = [pa.timestamp(units[kind]) if kind in units else kind for kind in (a, b)]
+    if both[0].tz != both[1].tz:
+        return None
+    return max(both, key=lambda kind: ("s", "ms", "us", "ns").index(kind.unit))
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -352,8 +371,8 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
         values = array.dictionary.cast(want.value_type, safe=False)
         return pa.DictionaryArray.from_arrays(array.indices, values)
     try:
-        # integers beyond 2**53 round to the nearest float64; an integer never wraps around
-        return array.cast(unified, safe=bool(pa.types.is_integer(unified)))
+        # integers beyond 2**53 round to the nearest float64; nothing else wraps around
+        return array.cast(unified, safe=not pa.types.is_floating(unified))
     except pa.ArrowInvalid as error:
         raise DataError(f"{origin}: column {field.name!r}: {error}") from error
 

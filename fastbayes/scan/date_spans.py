@@ -19,6 +19,8 @@ from fastbayes.data.segments import Segment, Source
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 
 Spans = dict[str, Span]
+# Parts that say something of most columns, for messages.
+SAYING = {"date": ["month", "weekday"], "timestamp": ["weekday", "hour"]}
 
 
 def date_parts(
@@ -77,9 +79,10 @@ def _spans(source: Source, names: list[str], threads: int | None, on_error: str)
     elif not source.of_whole:
         why = f"{source.description} is a part of other rows, whose span may be another"
     if why is not None:
+        dates = {name: SAYING[str(holds(source.schema.field(name).type))] for name in names}
         raise SchemaError(
             f"{why}, and which parts of column {names[0]!r} are taken depends on its span: name "
-            f"them in dates={{{names[0]!r}: ['weekday', 'hour']}}, or leave it out with `exclude`"
+            f"them in dates={dates}, or leave it out with `exclude`"
         )
     request = Spanning(tuple(names), on_error)
     if isinstance(source, Counter):

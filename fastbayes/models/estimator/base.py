@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
@@ -489,7 +490,7 @@ class Classifier(TableRows):
         if y is None:
             return None
         labels = to_array("class", y)
-        known = labels.is_valid().to_numpy(zero_copy_only=False)
+        known = pc.invert(pc.is_null(labels, nan_is_null=True)).to_numpy(zero_copy_only=False)
         return None if known.all() or not known.any() else known
 
     def partial_fit(

@@ -506,11 +506,12 @@ def require_labels(who: str, y: Any) -> None:
     refuse(y is None, f"{who} requires y to be passed, but the target y is None.")
 
 
-def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
+def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> NDArray[Any]:
     """Return y as a one-dimensional array of class labels.
 
-    They are booleans, integers, whole floats or strings; an array of objects holds one of these,
-    too. A single column is flattened with scikit-learn's `DataConversionWarning`.
+    They are booleans, integers, whole floats or strings, or any floats where labels that are
+    `known` are floats; an array of objects holds one of these, too. A single column is flattened
+    with scikit-learn's `DataConversionWarning`.
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
     array = np.asarray(worded(y))
@@ -537,6 +538,8 @@ def check_labels(estimator: Any, y: Any) -> NDArray[Any]:
             row = int(wrong.argmax())
             what = "NaN" if np.isnan(array[row]) else "infinity"
             raise DataError(f"Input y contains {what}: row {row}; leave out rows without a class.")
+        if known is not None and known.dtype.kind == "f":
+            return array
         if (array != np.trunc(array)).any():
             raise DataError(
                 "Unknown label type: continuous. Maybe you are trying to fit a classifier, which "
