@@ -950,8 +950,8 @@ def _is_one(value: Any, kind: pa.DataType | None) -> bool:
 
 def _as_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of text as timestamps, where all its values are, of the unit CSV reads."""
-    first = column.is_valid().index(True).as_py()
-    if first < 0 or _MOMENT.match(column[first].as_py()) is None:
+    known = column.drop_null() if column.null_count else column
+    if not len(known) or _MOMENT.match(known[0].as_py()) is None:
         return column
     for unit, zone in product(("s", "ns"), (None, "UTC")):
         try:
