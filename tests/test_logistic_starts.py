@@ -81,4 +81,4 @@ def test_a_penalty_of_absolute_values__is_part_of_what_the_start_is_judged_by(C:
     zeros = fb.LogisticRegression("l1", C=C, init="zeros").fit(table, "y")
     assert bayes.converged_
     assert bayes.objective_ == pytest.approx(zeros.objective_, rel=1e-9)
-    assert bayes.trace_[0, 1] < 2 * zeros.trace_[0, 1]
+    assert bayes.n_iter_ <= zeros.n_iter_ + 2
