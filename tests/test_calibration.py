@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fastbayes as fb
-from fastbayes.evaluation.calibrate import posterior_maps
+from fastbayes.evaluation.calibrate import calibration, posterior_maps
 from fastbayes.evaluation.calibrate.posterior_maps import (
     OddsBins,
     RowBuffer,
@@ -83,9 +84,7 @@ def test_temperature__is_the_optimum_that_scipy_finds(classes: int, kernels: str
 
     best = minimize_scalar(objective, bounds=(1e-3, 10), method="bounded", options={"xatol": 1e-9})
     assert 1 / model.calibration_.temperature == pytest.approx(best.x, rel=1e-6)
-    assert model.log_loss_ == pytest.approx(
-        (loss_at(1, s, y) / 400, loss_at(best.x, s, y) / 400), rel=1e-9
-    )
+    assert model.log_loss_[0] == pytest.approx(loss_at(1, s, y) / 400, rel=1e-9)
     assert model.calibration_.temperature > 2
 
 
@@ -307,8 +306,6 @@ def test_every_model__sums_to_one_and_answers_alike(model: Any, method: str) -> 
     np.testing.assert_allclose(
         mapped.log_evidence(table), mapped.model_.log_evidence(table), atol=1e-9
     )
-    if method == "temperature":
-        assert mapped.log_loss_[1] <= mapped.log_loss_[0]
     own = fb.evaluate(mapped, table)
     assert own.n == table.num_rows
     if not isinstance(model, (fb.A2DE, fb.GaussianBayes, fb.JointGaussian)):
@@ -339,6 +336,46 @@ def test_rows_impossible_under_every_class_get_the_prior(kernels: str) -> None:
             model.predict_proba(row), [np.exp(model.model_.class_log_prior_)], atol=1e-12
         )
         assert np.isneginf(model.log_joint(row)).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_log_loss__is_by_maps_of_other_rows(method: str) -> None:
+    table = copies(73, 4, classes=3)
+    model = fb.Calibrated(fb.NaiveBayes(), method=method).fit(table, "y")
+    s, y = rows_of(fb.NaiveBayes(), table)
+    part, lost = np.random.default_rng(0).permutation(73) % 10, 0.0
+    for i in range(10):
+        kept = RowBuffer(3)
+        kept.update(s[part != i], y[part != i])
+        found = posterior_maps.MAPS[method].learned(kept, None, 3, 1e-8, 200)[0]
+        found(mapped := s[part == i].copy())
+        lost -= mapped[np.arange(len(mapped)), y[part == i]].sum()
+    assert model.log_loss_[1] == pytest.approx(lost / 73, rel=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_log_loss__of_a_random_target_is_no_better_than_that_of_the_prior(method: str) -> None:
+    gains = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        table = {f"c{i}": rng.integers(0, 3, 60).astype(str) for i in range(5)}
+        y = rng.integers(0, 3, 60)
+        model = fb.Calibrated(fb.NaiveBayes(), method=method).fit(table | {"y": y}, "y")
+        gains.append(math.log(3) - model.log_loss_[1])
+    assert np.mean(gains) < 0
+    assert max(gains) < 0.05
+
+
+def test_log_loss__of_many_rows_is_by_the_map_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = copies(400, 3)
+    dealt = fb.Calibrated().fit(table, "y").log_loss_
+    monkeypatch.setattr(calibration, "MOST_DEALT", 300)
+    whole = fb.Calibrated().fit(table, "y")
+    s, y = rows_of(fb.NaiveBayes(), table)
+    power = 1 / whole.calibration_.temperature
+    assert whole.log_loss_[1] == pytest.approx(loss_at(power, s, y) / 400, rel=1e-9)
+    assert whole.log_loss_[0] == pytest.approx(dealt[0], rel=1e-12)
+    assert whole.log_loss_[1] < dealt[1]
 
 
 # -- where posteriors come from ----------------------------------------------------------------
@@ -382,7 +419,8 @@ def test_more_rows_than_are_kept__come_to_the_same(
         whole["temperature"].calibration_.temperature, rel=1e-9
     )
     for method in METHODS:
-        assert some[method].log_loss_ == pytest.approx(whole[method].log_loss_, rel=5e-3)
+        # Of what is not kept, it is the map of all rows that scores them.
+        assert some[method].log_loss_ == pytest.approx(whole[method].log_loss_, rel=5e-2)
         apart = some[method].predict_proba(table) - whole[method].predict_proba(table)
         assert np.abs(apart).mean() < 2e-3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,10 +28,9 @@ def rows(n: int) -> pa.Table:
 
 def test_folds_for__are_more_of_fewer_rows_and_hold_a_row_each() -> None:
     found = [folds_for(n) for n in range(2, MANY_ROWS + 2)]
-    assert found[:19] == [*range(2, 21)]  # each row by itself
-    assert all(k >= after for k, after in pairwise(found[18:]))
+    assert all(k >= after for k, after in pairwise(found[19:]))
     assert folds_for(10**9) == folds_for(MANY_ROWS) == FOLDS
-    assert {*found[18:]} == {20, 10, 5}
+    assert {*found[19:]} == {20, 10, 5}
     # Not so many that it takes long, and not so few that models miss many rows.
     assert folds_for(0) == folds_for(1) == 2
 
@@ -40,11 +40,12 @@ def test_files__have_the_folds_of_a_table(n: int, tmp_path: Path) -> None:
     """A file of text does not tell its number of rows beforehand."""
     table, path = rows(n), tmp_path / "rows.csv"
     pa.csv.write_csv(table, path)
+    k = folds_for(n, list(Counter(table["y"].to_pylist()).values()))
     for source in (table, str(path)):
         board = fb.compare(source, "y", models=MODELS)
-        assert board.best.scored == f"{folds_for(n)} folds"
+        assert board.best.scored == f"{k} folds"
         if n <= 101:
-            assert fb.fit(source, "y", members=MODELS).n_folds_ == folds_for(n)
+            assert fb.fit(source, "y", members=MODELS).n_folds_ == k
 
 
 def test_blend__keeps_the_number_of_folds(tmp_path: Path) -> None:
@@ -132,6 +133,43 @@ def test_folds__of_few_rows_are_by_class(n: int, by_class: bool) -> None:
         folds = fb.Blend(folds=k).apart(open_source(rows(n)), "y")
         assert type(folds) is (FoldsByClass if by_class else FoldsByPlace)
         assert len(folds.names()[0]) == (k or folds_for(n))
+
+
+@pytest.mark.parametrize(
+    ("classes", "k"),
+    [
+        ([5, 5], 5),
+        ([9, 5], 5),
+        ([10, 10], 10),
+        ([20], 10),
+        ([17, 2], 3),  # no fewer
+        ([6, 6, 1], 6),  # a class of one row is in one fold, whatever their number
+        ([1, 1], 2),
+        ([1] * 15, 10),
+        ([2, 19], 20),  # more rows: one more or less says little
+    ],
+)
+def test_fewest_rows__have_no_more_folds_than_the_smallest_class_has_rows(
+    classes: list[int], k: int
+) -> None:
+    table = pa.table({"y": [str(c) for c, n in enumerate(classes) for _ in range(n)]})
+    source = open_source(table)
+    for folds in (FoldsByClass.dealt(source, "y"), fb.Blend().apart(source, "y")):
+        assert len(folds.names()[0]) == k
+
+
+def test_fewest_rows__of_random_labels_are_not_told_apart() -> None:
+    """A row that alone is left out is of the class that is smaller without it."""
+    gains, right = [], []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        table = {f"c{i}": rng.integers(0, 3, 10).astype(str) for i in range(100)}
+        table["y"] = rng.permutation([*"pqpqpqpqpq"])
+        board = fb.compare(table, "y", models=["prior", "aode", "tan"])
+        gains.append(board["prior"].figures.log_loss - board.best.figures.log_loss)
+        right += [board[name].figures.accuracy for name in ("aode", "tan")]
+    assert np.mean(gains) < 0.1
+    assert 0.25 < np.mean(right) < 0.75
 
 
 def test_few_rows__are_judged_as_of_almost_all_of_them() -> None:

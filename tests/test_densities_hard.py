@@ -70,6 +70,16 @@ def test_bandwidth__of_nothing_is_refused_by_name() -> None:
     assert fb.NaiveBayes(numeric="histogram", var_floor=0).fit(table, "y").score(table, "y") == 1
 
 
+@pytest.mark.parametrize("numeric", ["kde", "histogram"])
+@pytest.mark.parametrize("tiny", [1e-9, 1e-15])
+def test_weights__of_which_sums_lose_digits_are_refused(numeric: str, tiny: float) -> None:
+    rng = np.random.default_rng(0)
+    table = {"x": rng.normal(size=50), "y": rng.choice(["a", "b"], 50)}
+    with pytest.raises(fb.DataError, match=r"column 'x'.* too little .* multiply all weights"):
+        fb.NaiveBayes(numeric=numeric).fit(table, "y", sample_weight=np.full(50, tiny))
+    fb.NaiveBayes(numeric=numeric).fit(table, "y", sample_weight=np.full(50, 1e-7))
+
+
 def test_auto__uses_what_is_constant_within_every_class() -> None:
     table = pa.table({"x": [1.0] * 30 + [4e3] * 40, "y": ["a"] * 30 + ["b"] * 40})
     model = fb.NaiveBayes(numeric="auto").fit(table, "y")

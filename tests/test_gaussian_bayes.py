@@ -294,6 +294,19 @@ def test_samples__are_of_the_model(covariance: str, prior: Any) -> None:
     assert (drawn[:, 1] == 3.0).all()
 
 
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_spherical__a_column_of_missing_values_weighs_as_its_numbers(ddof: int) -> None:
+    X, y = rows(3, 120)
+    X[:, 0] *= 9
+    X[np.random.default_rng(0).random(len(X)) < 0.8, 0] = np.nan
+    model = fb.GaussianBayes(covariance="spherical", ddof=ddof).fit(X, y)
+    for c, label in enumerate(model.classes_):
+        mine = X[y == label]
+        known = (~np.isnan(mine)).sum(axis=0)
+        scatter = np.nansum((mine - np.nanmean(mine, axis=0)) ** 2)
+        close(model.covariance_[c], scatter / (known - ddof).sum())
+
+
 # Discriminant axes
 
 

@@ -66,3 +66,19 @@ def test_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 + 2 * 2
     assert {line.count("|") for line in lines} == {4 + len(CLOSE)}
+
+
+@pytest.mark.parametrize("C", [1e-6, 0.01, 0.1])
+def test_a_penalty_of_absolute_values__is_part_of_what_the_start_is_judged_by(C: float) -> None:
+    """Naive Bayes of a column that gives the class away is sure: its intercepts are far apart."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 200)
+    table = {"n": y + 0.1 * rng.normal(size=200) - 20, "y": y}
+    for name in "ab":
+        drawn = np.where(rng.random(200) < 0.3, y, rng.integers(0, 5, 200))
+        table[name] = drawn.astype(str)
+    bayes = fb.LogisticRegression("l1", C=C).fit(table, "y")
+    zeros = fb.LogisticRegression("l1", C=C, init="zeros").fit(table, "y")
+    assert bayes.converged_
+    assert bayes.objective_ == pytest.approx(zeros.objective_, rel=1e-9)
+    assert bayes.n_iter_ <= zeros.n_iter_ + 2

@@ -217,3 +217,11 @@ def test_newton_with_absolute_values_solves_a_separable_problem_by_hand():
 
 def test_shrunk():
     np.testing.assert_array_equal(shrunk(np.array([3.0, -1.0, 0.5]), np.ones(3)), [2.0, 0.0, 0.0])
+
+
+def test_solved__does_not_go_along_a_curvature_that_is_rounding() -> None:
+    """Two intercepts of sure classes bend nothing together but for the last digits."""
+    even = 1 - 4e-14
+    A = np.array([[1.0, -even], [-even, 1.0]])
+    wanted, scale = np.full((2, 1), 3.0), np.ones((2, 1))
+    assert np.abs(solved(lambda along: A @ along, wanted, scale, 0.01)).max() <= 3

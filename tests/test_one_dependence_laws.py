@@ -220,6 +220,25 @@ def test_column_of_nulls__changes_nothing(p: Problem, kind: str, name: str) -> N
     close(b.log_joint(frame(q.asked, q.types)), a.log_joint(frame(p.asked, p.types)))
 
 
+@pytest.mark.parametrize("weight", [None, np.full(60, 1.5)])
+@pytest.mark.parametrize("kind", ["SPODE", "TAN", "AODE", "KDB", "A2DE"])
+def test_folds_that_are_added__are_a_model_of_their_rows(kind: str, weight: Any) -> None:
+    """Where a column's missing values lie in the rows left out their cells are there, empty."""
+    rng = np.random.default_rng(0)
+    table: dict[str, Any] = {c: rng.choice([*"pqr"], 60).tolist() for c in "abc"}
+    table |= {"y": rng.choice([*"AB"], 60).tolist(), "f": [str(i % 5) for i in range(60)]}
+    table["a"][7] = None
+    rows, X, kept = pa.table(table), ["a", "b", "c"], np.array(table["f"]) != "2"
+    options = {"k": 1} if kind == "KDB" else {}
+    fitted = getattr(fb, kind)(columns=X, **options).fit(
+        rows.filter(pa.array(kept)), "y", sample_weight=None if weight is None else weight[kept]
+    )
+    counts: dict[str, Any] = {"pairs": True} | ({"triples": True} if kind == "A2DE" else {})
+    folds = fb.count(rows, "y", folds="f", columns=X, sample_weight=weight, **counts).folds
+    added = getattr(fb, kind)(**options).fit_statistics(folds[0] + folds[1] + folds[3] + folds[4])
+    close(added.log_joint(rows.select(X)), fitted.log_joint(rows.select(X)))
+
+
 # Invariance
 
 

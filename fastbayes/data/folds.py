@@ -131,7 +131,7 @@ class FoldsByClass(Folds):
         _, first, classes = np.unique(codes[part], return_index=True, return_inverse=True)
         classes = first.argsort().argsort()[classes]
         n_part = len(classes)
-        k = folds_for(n_part) if k is None else k
+        k = folds_for(n_part, np.bincount(classes).tolist()) if k is None else k
         at = scrambled(np.arange(n_part, dtype=np.uint64) ^ start)
         turn = np.empty(n_part, np.int64)
         turn[np.lexsort((at, classes))] = np.arange(n_part)
@@ -164,13 +164,24 @@ FOLDS = 5
 MANY_ROWS = FEW_ROWS[-1][0] + 1
 
 
-def folds_for(n_rows: int) -> int:
+# Up to so many rows a class that lacks one row seems rarer by much; most and fewest folds then.
+FEWEST_ROWS, MOST_OF_FEWEST, LEAST_OF_FEWEST = 20, 10, 3
+
+
+def folds_for(n_rows: int, classes: Sequence[int] = ()) -> int:
     """Return how many folds judge models of so many rows, where nothing else is said.
 
     Models of k - 1 of k folds have fewer rows than the one that is judged, and seem worse than it
     by about c/(n (k - 1)) nats, where c/n is what a model of n rows loses to one of many. So the
-    fewer the rows, the more folds, which then cost little: 20 (or each row by itself) up to 100
-    rows, 10 up to 1,000 and 5 beyond.
+    fewer the rows, the more folds, which then cost little: 20 up to 100 rows, 10 up to 1,000 and 5
+    beyond.
+
+    Of up to 20 rows they are as many as the smallest class that has two has rows, from 3 to 10:
+    each fold then takes about the same share of every class. Were each row a fold, its own class
+    would have one row less than the others where it is scored, and a model of many columns that
+    favours the smaller class would be right, of labels drawn at random too.
+
+    classes  how many rows each class has
 
     References
     ----------
@@ -178,6 +189,9 @@ def folds_for(n_rows: int) -> int:
     the repeated learning-testing methods, Biometrika 76.
     """
     folds = next((k for most, k in FEW_ROWS if n_rows <= most), FOLDS)
+    if n_rows <= FEWEST_ROWS:
+        least = min((n for n in classes if n > 1), default=MOST_OF_FEWEST)
+        folds = min(max(least, LEAST_OF_FEWEST), MOST_OF_FEWEST)
     return max(2, min(folds, n_rows))
 
 

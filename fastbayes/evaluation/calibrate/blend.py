@@ -184,7 +184,7 @@ class Blend(TableRows):
     folds: int | None = parameter(
         """
         Number of folds, as in `k_fold`; None: 20 of up to 100 rows, 10 of up to 1,000 and 5 of
-        more, as in `compare`.
+        more, but of up to 20 rows at most 10, as in `compare`.
         """,
         default=None,
         check=whole(2, besides=(None,)),

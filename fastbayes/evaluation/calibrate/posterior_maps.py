@@ -143,6 +143,11 @@ class CalibrationLosses(RowSums):
         self.after += _log_loss(mapped, rows)
         self.total += float(rows.weight.sum())
 
+    def means(self) -> tuple[float, float]:
+        """Return the mean log-losses before and after the map; 0 without rows."""
+        per_row = max(self.total, np.finfo(float).tiny)
+        return self.before / per_row, self.after / per_row
+
 
 class OddsBins(RowSums):
     """Rows by their log odds of each class against the others, in bins of equal ratios.

@@ -1056,8 +1056,9 @@ def compare(
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
         default, but for models that would take long (see Notes).
     folds, seed
-        As in `k_fold`; by default 20 folds of up to 100 rows (of up to 20 each row by itself), 10
-        of up to 1,000 and 5 of more: the fewer the rows, the more a model misses those of a fold.
+        As in `k_fold`; by default 20 folds of up to 100 rows, 10 of up to 1,000 and 5 of more: the
+        fewer the rows, the more a model misses those of a fold. Of up to 20 rows as many as the
+        smallest class has, from 3 to 10: else a row's own class lacks more of its rows than others.
     sample_weight
         Name of the weight column, or (n_rows,) weights.
     loss

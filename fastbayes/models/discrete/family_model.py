@@ -66,12 +66,26 @@ def from_pairs(stats: Statistics, families: Sequence[Family]) -> Statistics:
     for *_, j in families:
         first = values.offsets[j]
         blocks.append(values.counts[first : first + values.shape.sizes[j] + missing[j]])
+    widths = values.shape.sizes + missing
     pairs = [
-        block if len(f) == 1 else stats.pairs.block(*f)
+        block if len(f) == 1 else _fitting(stats.pairs.block(*f), widths[[*f]].tolist())
         for f, block in zip(families, blocks, strict=True)
     ]
     only: dict[str, Any] = {"values": values}
     return with_families(replace(stats, parts=only), families, pairs, missing)
+
+
+def _fitting(block: NDArray[Any], widths: Sequence[int]) -> NDArray[Any]:
+    """Return the counts of a pair with so many codes of either feature.
+
+    Folds that were added up may have cells for missing values that lie in none of their rows.
+    """
+    if block.shape[:-1] == tuple(widths):
+        return block
+    result = np.zeros((*widths, block.shape[-1]), block.dtype)
+    both = tuple(slice(min(pair)) for pair in zip(block.shape, widths, strict=False))
+    result[both] = block[both]
+    return result
 
 
 class FamilyTables(CountTables):

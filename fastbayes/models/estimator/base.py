@@ -499,7 +499,9 @@ class Classifier(TableRows):
         """Learn from more data, as one `fit` on all of it does, but for what is not learned anew.
 
         Bins that are learned, the parents of `KDB` and the graph that `NetworkClassifier` learns
-        stay those of the first batch; with these, any batching gives what one `fit` gives.
+        stay those of the first batch; with these, any batching gives what one `fit` gives. But for
+        `NaiveBayes(unlabelled="em")`: rows without a class get their expected ones from the
+        labelled rows of their own batch, which are not looked at again.
 
         Parameters
         ----------

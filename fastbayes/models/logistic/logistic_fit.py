@@ -18,6 +18,7 @@ from fastbayes.models.logistic.information import ExpandedRows
 from fastbayes.models.logistic.minimise import (
     Iterate,
     Recorder,
+    absolute_penalty,
     by_scipy,
     descent,
     newton,
@@ -360,15 +361,23 @@ def _logs(shares: Floats, counts: Floats) -> Floats:
     return np.where(counts > 0, np.log(shares), NEVER)
 
 
-def drawn_back(objective: Penalised, theta: Floats, base: Floats) -> Floats:
+def drawn_back(
+    objective: Penalised, theta: Floats, base: Floats, absolute: Floats | None
+) -> Floats:
     """Return coefficients drawn halfway to others as long as that lowers the objective.
 
     Naive Bayes counts what columns have in common once for each: it is surer than it should be.
+
+    absolute  Weights of the coefficients' absolute values, which are part of the objective.
     """
-    value, step = objective.value_gradient(theta)[0], theta - base
+
+    def value_at(theta: Floats) -> float:
+        return objective.value_gradient(theta)[0] + absolute_penalty(theta, absolute)
+
+    value, step = value_at(theta), theta - base
     for _ in range(MOST_HALVINGS):
         step = step / 2
-        reached = objective.value_gradient(base + step)[0]
+        reached = value_at(base + step)
         if not reached < value:
             break
         theta, value = base + step, reached
@@ -495,7 +504,7 @@ def solve(
     parts = [Penalised(part, squared, memory) for part in samples]
     whole = Penalised(rows, squared, memory)
     if base is not None:
-        theta = project(drawn_back(parts[0] if parts else whole, theta, project(base)))
+        theta = project(drawn_back(parts[0] if parts else whole, theta, project(base), absolute))
     theta, trace = _of_samples(parts, rows.n_rows, theta, absolute, project, model)
     options: dict[str, Any] = {
         "tol": float(model.tol),

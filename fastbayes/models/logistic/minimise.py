@@ -24,6 +24,8 @@ SAMPLED = 0.05
 # How much shorter a gradient the last step is to lead to than is asked for, and its residual at
 # most.
 SPARE, LOOSEST = 0.1, 0.3
+# Curvature below this share of that of the coordinates is rounding.
+FLAT = 1e-12
 # The farthest that a coordinate is sent by its own derivatives.
 FARTHEST = 1e4
 # A sample's curvature that leaves more than this share of the gradient is given up.
@@ -162,7 +164,7 @@ def _newton(
     before = 0.0 if sample is None else sample.passes
     theta = theta if absolute is None else project(theta)
     smooth, gradient = objective.value_gradient(theta)
-    value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
+    value, pull = smooth + absolute_penalty(theta, absolute), steepest(theta, gradient, absolute)
     first = norm = recorder.norm(pull)
     gap, size, forcing = math.inf, math.inf, 0.1
     while True:
@@ -198,7 +200,10 @@ def _newton(
         slope = float((gradient * step).sum())
         theta, smooth, gradient = taken
         theta = theta if absolute is None else project(theta)
-        value, pull = smooth + _penalty(theta, absolute), steepest(theta, gradient, absolute)
+        value, pull = (
+            smooth + absolute_penalty(theta, absolute),
+            steepest(theta, gradient, absolute),
+        )
         norm, after = recorder.norm(pull), sized(pull, scale)
         gap, size = -slope / 2 * (after / now) ** 2 if now > 0 else 0.0, now
         if sample is not None and after > POOR * now:
@@ -215,7 +220,8 @@ def steepest(theta: Floats, gradient: Floats, absolute: Floats | None) -> Floats
     return np.where(theta != 0, away, at_zero)
 
 
-def _penalty(theta: Floats, absolute: Floats | None) -> float:
+def absolute_penalty(theta: Floats, absolute: Floats | None) -> float:
+    """Return the weighted sum of absolute values; 0 without weights."""
     return 0.0 if absolute is None else float((absolute * np.abs(theta)).sum())
 
 
@@ -226,7 +232,7 @@ def preconditioner(diagonal: Floats, gradient: Floats, total: float) -> Floats:
     side that derivatives say little. What curves more than the rows' weight `total` has a penalty,
     and says nothing of the others.
     """
-    least = 1e-12 * min(float(diagonal.max(initial=0.0)), total)
+    least = FLAT * min(float(diagonal.max(initial=0.0)), total)
     scale = np.maximum(diagonal, np.maximum(least, np.abs(gradient) / FARTHEST))
     return np.where(scale > 0.0, scale, 1.0)
 
@@ -257,7 +263,7 @@ def solved(
             break
         bent = product(direction)
         curve = float((direction * bent).sum())
-        if not curve > 1e-14 * float((direction * direction * scale).sum()):
+        if not curve > FLAT * float((direction * direction * scale).sum()):
             # A direction in which nothing curves: what it would bring is rounding.
             break
         length = energy / curve
@@ -289,7 +295,7 @@ def line_search(
         tried = theta + length * step
         tried = project(tried) if absolute is None else tried
         smooth, there = objective.value_gradient(tried)
-        reached = smooth + _penalty(tried, absolute)
+        reached = smooth + absolute_penalty(tried, absolute)
         if not math.isfinite(reached):
             length *= 0.1
             continue

@@ -379,20 +379,21 @@ def spherical(
 ) -> Spread:
     """Return normal densities with one variance per class, of moments (..., p, n_classes).
 
-    It is the mean over features of their variances, those left out that are constant within every
-    class.
+    It is the scatter of all features by all their numbers that are known: a feature of many missing
+    values says less. Features are left out that are constant within every class.
     """
     every = spread_of(
         n, mean, rest, scatter, names=names, ddof=ddof, variance="per_class", var_floor=1.0
     )
     kept = ~every.constant[..., None]
-    freedom = n.sum(axis=-1) - ddof * (n > 0).sum(axis=-1)
-    within = scatter.sum(axis=-1)
-    shared = np.divide(within, freedom, out=np.zeros_like(within), where=freedom > 0)[..., None]
-    own = n > ddof
-    raw = np.where(own, scatter / np.where(own, n - ddof, 1.0), shared)
+    own = np.where(kept & (n > ddof), n - ddof, 0.0).sum(axis=-2)
+    within = np.where(kept & (n > ddof), scatter, 0.0).sum(axis=-2)
+    # A class without numbers has the variance within all classes.
+    freedom = np.where(kept, n - ddof * (n > 0), 0.0).sum(axis=(-2, -1))[..., None]
+    whole = np.where(kept, scatter, 0.0).sum(axis=(-2, -1))[..., None]
+    shared = np.divide(whole, freedom, out=np.zeros_like(whole), where=freedom > 0)
+    variance = np.where(own > 0, within / np.where(own > 0, own, 1.0), shared)
     size = np.maximum(kept.sum(axis=-2), 1)
-    variance = np.where(kept, raw, 0.0).sum(axis=-2) / size
     # A floor of 1 is the variance of all rows.
     floor = var_floor * np.where(kept, every.floor[..., None], 0.0).sum(axis=-2) / size
     low = variance < floor

@@ -257,7 +257,7 @@ class GaussianBayes(Discriminant, Classifier):
         """
         "full": a matrix per class (quadratic discriminant analysis); "tied": one for all (linear
         discriminant analysis); "diagonal": a variance per class and column; "spherical": a
-        variance per class.
+        variance per class, of the numbers of all columns that are known.
         """,
         default="full",
         choices=("full", "tied", "diagonal", "spherical"),

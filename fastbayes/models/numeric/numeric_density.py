@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
-from fastbayes.data.discretize import Profile, mdl_cuts
+from fastbayes.data.discretize import Profile, check_mean_weight, mdl_cuts
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gauss_transform import own_sums
 from fastbayes.models.estimator.log_space import Floats
@@ -72,6 +72,9 @@ class ColumnValues:
         name = schema.numeric[feature].name
         n, mean = moments.count[feature], moments.mean[feature]
         scatter = moments.scatter[feature]
+        # Each value, or range of them, is of one row at least; what weighs least has none.
+        n_rows = max(1, sum(len(h.weight) for h in held))
+        check_mean_weight(f"column {name!r}", float(n.sum()), n_rows)
         total = max(float(n.sum()), 1e-300)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             grand = float((n * mean).sum()) / total
