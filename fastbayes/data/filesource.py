@@ -812,8 +812,8 @@ class ParquetReader(FileReader):
         at_once, ours = self._at_once(threads) if merged else 1, self._is_ours()
         # of the types that this file has
         own = pa.schema([self.schema.field(name) for name in schema.names])
-        most = joined = self._most_together(schema, batch_bytes)
-        if is_indices(schema):  # one may take the place of another
+        most = joined = self._most_together(schema, batch_bytes) if merged else 0
+        if merged and is_indices(schema):  # one may take the place of another
             joined = min(joined, JOINED_ROWS)
         first = sum(self._rows[: self._groups.start])
         full = [group for group in self._groups if self._rows[group]]
