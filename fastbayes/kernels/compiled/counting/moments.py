@@ -69,6 +69,7 @@ def columns_moments(
     weight: Floats | None = None,
 ) -> Floats:
     """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    in_python()  # they are looked at
     moments = np.zeros((4, len(columns), n_classes))
     add_moments(columns, y, np.arange(n_classes), weight, *moments)
     return moments

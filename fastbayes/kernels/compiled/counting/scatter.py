@@ -231,6 +231,8 @@ def _block(
     held: tuple[Floats, Floats, Floats, Floats] | None = None,
 ) -> tuple[bool, Floats, Floats, Floats]:
     """Make something of a block of rows; return whether it could be, and what `add_block` found."""
+    if held is None:
+        in_python()  # what is returned is looked at
     columns = [in_one_piece(x) for x in columns]
     n, p = len(group), len(columns)
     padded = -(-p // TILE) * TILE
