@@ -89,7 +89,9 @@ def test_model__fitted_again(name: str) -> None:
     found, wanted = said(name, model, rows), recorded(name)
     if name.startswith("gaussian-nb") or name == "nb-em":
         del found["sample"], wanted["sample"]
-    assert_said(found, wanted, 1e-7 if "logistic" in name else tolerance(name))
+    # Under an l1 penalty it starts from elsewhere, too, and ends at an objective lower by 1e-10.
+    close = 1e-5 if name == "logistic-l1" else 1e-7
+    assert_said(found, wanted, close if "logistic" in name else tolerance(name))
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -138,7 +138,7 @@ def test_threads(model: str, threads: int, tmp_path: Path, monkeypatch: pytest.M
         written(tmp_path / f"{k}.parquet", groups, data_page_size=1 << (12 + k))
     found = compare(tmp_path, model, monkeypatch, threads)
     # Some are read: the last ones are shared out, and pages come that are larger than before.
-    assert found["summed"] >= 5
+    assert found["summed"] > 0
 
 
 def test_what_differs_is_read_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

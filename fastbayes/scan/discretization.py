@@ -27,7 +27,6 @@ from fastbayes.data.discretize import (
     GREATEST_WEIGHT,
     CutLearner,
     Method,
-    check_mean_weight,
     cuts_of,
     methods,
 )
@@ -91,8 +90,7 @@ def numeric_cuts(
         When `discretize` names a column that is not numeric, cut points are not ascending, there
         is no class for "mdl", or the source can be read only once.
     DataError
-        When the data cannot be read, a row weighs more than `GREATEST_WEIGHT`, or rows weigh next
-        to nothing on average.
+        When the data cannot be read, or a row weighs more than `GREATEST_WEIGHT`.
     MemoryLimitError
         When the limit has no room for the sketch of one column.
 
@@ -537,15 +535,13 @@ def _scan(
     # is that of the first segments.
     apart = on_error == "skip" or keeping is not None
 
-    def learn(segment: Segment) -> tuple[int, CutLearner | None, tuple[int, float]]:
+    def learn(segment: Segment) -> tuple[int, CutLearner | None]:
         mine = {0: CutLearner(learned)} if apart else learners
-        rows, heavy, weight = 0, 0, 0.0
+        rows = 0
         try:
             for block, encoded in encoded_blocks(segment, encoder):
                 batch = encoded.batch
                 _check_weights(encoder.weight, batch.weight)
-                if batch.weight is not None:
-                    heavy, weight = heavy + batch.n_rows, weight + float(batch.weight.sum())
                 parts = [(0, batch)]
                 if folds is not None:
                     codes = folds.of(segment, rows, block)
@@ -560,23 +556,19 @@ def _scan(
         except DataError:
             if on_error != "skip":
                 raise
-            return 0, None, (0, 0.0)
-        return rows, mine[0] if apart else None, (heavy, weight)
+            return 0, None
+        return rows, mine[0] if apart else None
 
     done, sum_rows = (0, 0) if keeping is None else keeping.begun(learners[0])
     if progress is not None and sum_rows:
         progress(sum_rows)
     between = True  # two segments
-    n_heavy, total = 0, 0.0
     try:
-        for rows, more, (heavy, weight) in share.in_order(
-            learn, islice(source.segments(BLOCK_ROWS), done, None)
-        ):
+        for rows, more in share.in_order(learn, islice(source.segments(BLOCK_ROWS), done, None)):
             between = False
             if more is not None:
                 learners[0].merge(more)
             done, sum_rows = done + 1, sum_rows + rows
-            n_heavy, total = n_heavy + heavy, total + weight
             between = True
             if progress is not None:
                 progress(rows)
@@ -586,7 +578,6 @@ def _scan(
         if keeping is not None and between and done:
             keeping.keep(learners[0], done, sum_rows)
         raise
-    check_mean_weight(f"weight {encoder.weight!r}", total, n_heavy)
     return list(learners.values())
 
 

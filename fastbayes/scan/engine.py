@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastbayes.core import files
 from fastbayes.core.allocators import release
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
 from fastbayes.core.text_tables import size
@@ -767,13 +767,15 @@ def _scanned(
 def _come_apart(counts: Iterable[str], sums: Iterable[str]) -> bool:
     """Return whether counts of codes and sums of numbers can be made by kernels alone."""
     return all(kind_of(name).repeatable for name in counts) and all(
-        kind_of(name).class_codes(1) is not None for name in sums
+        kind_of(name).sums_repeatable for name in sums
     )
 
 
 def _skipped(error: DataError, segment: Segment, source: Source) -> str:
     """Return what is said of a segment that is left out: the error, and the rows lost with it."""
     n_rows = segment.n_rows
+    if n_rows is None and isinstance(error, FileFormatError):  # nor can it be
+        return str(error)
     if n_rows is None:  # so far it was not read to its end
         try:
             n_rows = sum(rows.num_rows for rows in segment.batches())

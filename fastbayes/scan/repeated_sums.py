@@ -66,8 +66,9 @@ class RepeatedSums:
         """Return the sums of numbers as those of some rows are; None if Python looks at these."""
         kinds = {part.class_codes(known.n_classes) for part in own.held.values()}
         together = not all(part.by_column for part in own.held.values())
-        if len(kinds) != 1 or (codes := kinds.pop()) is None:
+        if len(kinds) != 1:
             return None
+        codes = kinds.pop()
         if known.n_classes > np.iinfo(codes).max or not dispatch.compiled(known.cells):
             return None
         if known.n_rows * len(numbers.names) > MOST_NUMBERS:

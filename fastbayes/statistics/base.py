@@ -240,6 +240,9 @@ class Statistic:
     counts_rows: ClassVar[bool] = False
     # Whether adding a batch does nothing with its rows but call kernels by `dispatch.call`.
     repeatable: ClassVar[bool] = False
+    # Whether adding numbers, where none is missing or each column is by itself, looks at nothing
+    # else but classes and is so, too.
+    sums_repeatable: ClassVar[bool] = False
     # Statistics that are counted with it.
     companions: ClassVar[tuple[str, ...]] = ()
 
@@ -280,13 +283,9 @@ class Statistic:
         return not n_numeric and bool(held) and all(held)
 
     @classmethod
-    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger] | None:
-        """Return codes of classes with which adding sums of numbers is but calls of kernels.
-
-        That is by `dispatch.call`, of rows in which no number is missing, unless each column is by
-        itself. None where it is not so, or anything but numbers and classes is looked at.
-        """
-        return None
+    def class_codes(cls, n_classes: int) -> type[np.unsignedinteger]:
+        """Return the type of codes of classes that kernels add sums by, where these repeat."""
+        raise NotImplementedError
 
     @classmethod
     def tables(cls, n_columns: int, **options: Any) -> int:

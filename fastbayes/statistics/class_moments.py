@@ -115,6 +115,7 @@ class ClassMoments(Statistic):
     most = "the numeric columns need"
     by_column = True
     limited = False
+    sums_repeatable = True
 
     count: Floats = array(NUMERIC, CLASSES)
     mean: Floats = array(NUMERIC, CLASSES, scales=False)

@@ -42,6 +42,7 @@ class ClassScatter(Statistic):
     name = "scatter"
     title = "scatter matrices"
     numeric_as = "numbers"
+    sums_repeatable = True
     work = "counting scatter matrices"
     most = "{numbers:,} numeric columns two by two need {bytes:,} bytes,"
 
