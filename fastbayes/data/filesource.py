@@ -692,19 +692,19 @@ def open_all(
             return error
 
     readers: list[R] = []
-    broken: list[DataError] = []
+    reasons: list[str] = []  # no errors: their frames hold what a reader of a broken file holds
 
     def take(outcomes: Iterable[R | DataError]) -> None:
         for outcome in outcomes:
             with leaving_out(on_error):
                 if isinstance(outcome, DataError):
-                    broken.append(outcome)
+                    reasons.append(str(outcome))
                     raise outcome
                 readers.append(outcome)
 
     take(in_order(guarded, files, _threads_for(files)))
     if not readers:
-        raise FileFormatError(f"none of the files can be read: {broken[0]}") from broken[0]
+        raise FileFormatError(f"none of the files can be read: {reasons[0]}")
     for reader, before in zip(readers[1:], readers, strict=False):
         if reader.schema.equals(before.schema):
             reader.schema = before.schema  # ten thousand files, one schema
