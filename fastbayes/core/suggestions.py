@@ -11,7 +11,7 @@ MOST = 3  # names that are suggested
 def did_you_mean(name: object, names: Iterable[object]) -> str:
     """Return "; did you mean 'x' or 'y'?" with the nearest names, or "" where none is near.
 
-    A name that is there as another type, 1 for '1', is told as it is to be written.
+    For a name that exists as another type, 1 for '1', the answer says which one to write.
     """
     shown = {str(known): _shown(known) for known in names}
     found = near(name, shown)

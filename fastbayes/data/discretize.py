@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.domains import checked_cuts
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.arrays import Floats
@@ -36,19 +36,8 @@ LIMIT = 16_384
 FEW_ROWS = 65_536
 # Weights of a profile, 128 MiB of them: 256 classes may have as many cells as there ever are.
 MOST_WEIGHTS = 1 << 24
-# Weights beyond this could overflow their sums; rows of less on average lose digits in them, which
-# are kept down to 2^-44.
+# Weights beyond this could overflow their sums.
 GREATEST_WEIGHT = 2.0**32
-LEAST_MEAN_WEIGHT = 2.0**-28
-
-
-def check_mean_weight(what: str, total: float, n_rows: float) -> None:
-    """Raise DataError where rows weigh so little that sums of their weights lose digits."""
-    if 0 < total < LEAST_MEAN_WEIGHT * n_rows:
-        raise DataError(
-            f"{what}: rows weigh {total / n_rows:.3g} on average, which is too little for sums of "
-            "weights to be exact; multiply all weights by a power of ten"
-        )
 
 
 class Profile(NamedTuple):

@@ -346,7 +346,9 @@ def to_array(name: str, values: Any) -> pa.Array:
         return combine(values.chunks) if values.num_chunks else pa.array([], values.type)
     if isinstance(values, pa.Array):
         return values
-    if hasattr(values, "iloc") and (n := values.shape[1:]):  # of pandas, with an index beside
+    if hasattr(values, "iloc") and (
+        n := values.shape[1:]
+    ):  # a pandas frame: its index is no column
         refuse(n != (1,), f"{name!r} is a table of {n[0]} columns: give one of them", SchemaError)
         values = values.iloc[:, 0]
     values = worded(values)

@@ -870,10 +870,9 @@ class JsonReader(TextReader):
                 kind = _kind_of(types.get(name)) or kinds.setdefault(name, (_kind(value), row))[0]
                 if kind != _kind(value) or not _is_one(value, types.get(name)):
                     return self.misfit(name, types.get(name) or kind, f"{value!r:.80}", row)
-        told = re.search(r"(.*?),? in row (\d+)$", said)
-        row, after, said = (
-            (before + int(told[2]), "", told[1]) if told else (before, " or after", said)
-        )
+        row, after = before, " or after"
+        if match := re.search(r"(.*?),? in row (\d+)$", said):
+            row, after, said = before + int(match[2]), "", match[1]
         return FileFormatError(f"{self.file.origin}, row {row}{after}: {said}; mend the row")
 
 

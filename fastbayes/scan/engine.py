@@ -689,20 +689,20 @@ def _scanned(
                     over_blocks(known.without_codes(), alone)
                     codes, own_of = known.without_numbers(), None
                 again = repeatable or own_of is None
-                lasting = codes.is_lasting(block) and again and (own_of is None or not own)
+                fixed = again and (own_of is None or not own) and codes.is_lasting(block)
+                lasting = block if fixed else None
                 calls = over_blocks(
                     codes,
                     partial(_update, budget, own_of, held, shape, crossed),
                     sizes=shape.sizes,
                     repeatable=again,
                     threads=threads,
-                    last=not lasting,
+                    last=lasting is None,
                 )
                 codes.check()
                 if held:
-                    lasts = block if lasting else None
                     numbered = None if read_apart is None else (read_apart.numbers, sums.parts[-1])
-                    kept = repeated.keep(lasts, codes, calls, held[0], numbered)
+                    kept = repeated.keep(lasting, codes, calls, held[0], numbered)
             finally:
                 if not kept:
                     idle.extend(held)

@@ -132,14 +132,14 @@ def _labels(model: Any, name: str, y: Any) -> pa.Array:
     if not len(known):
         return to_array(name, check_labels(model, array))
     if known.dtype.kind == "O":
-        known = _told(known)
+        known = _native_labels(known)
     full = np.full(len(array), "" if known.dtype == object else 0, known.dtype)
     full[~missing] = known
     full = check_labels(model, full)
     return to_array(name, np.ma.array(full, mask=missing) if missing.any() else full)
 
 
-def _told(labels: NDArray[Any]) -> NDArray[Any]:
+def _native_labels(labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels that came as objects as the numbers or truth values that all of them are."""
     kinds = {*map(type, labels)}
     flags = all(issubclass(kind, (bool, np.bool_)) for kind in kinds)
@@ -526,7 +526,7 @@ def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> N
     if array.ndim != 1:
         raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
     if array.dtype.kind == "O":
-        array = _told(array)
+        array = _native_labels(array)
     kind = array.dtype.kind
     if kind in "buiU":
         return array

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Schema
-from fastbayes.data.discretize import Profile, check_mean_weight, mdl_cuts
+from fastbayes.data.discretize import Profile, mdl_cuts
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gauss_transform import own_sums
 from fastbayes.models.estimator.log_space import Floats
@@ -36,6 +36,8 @@ LONE = 1e-4
 # The least scale of a column, of which the inverse is a number, and how many of them reach its
 # outermost values at most.
 LEAST_SCALE, MOST_SCALES = 2.0**-1022, 2.0**500
+# Sketches keep weights down to 2^-44: rows of less than this on average lose digits in their sums.
+LEAST_MEAN_WEIGHT = 2.0**-28
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,11 @@ class ColumnValues:
         scatter = moments.scatter[feature]
         # Each value, or range of them, is of one row at least; what weighs least has none.
         n_rows = max(1, sum(len(h.weight) for h in held))
-        check_mean_weight(f"column {name!r}", float(n.sum()), n_rows)
+        if 0 < float(n.sum()) < LEAST_MEAN_WEIGHT * n_rows:
+            raise DataError(
+                f"column {name!r}: rows weigh {n.sum() / n_rows:.3g} on average, too "
+                "little for sums of weights to be exact; multiply all weights by a power of ten"
+            )
         total = max(float(n.sum()), 1e-300)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             grand = float((n * mean).sum()) / total
