@@ -59,8 +59,8 @@ SIGNATURES = {
     "want": [(writes("int64", 2), writes("int64"), "int64")],
     "put_numbers": [
         (
-            *(writes("int64", 2), writes("int64"), reads("uint8"), writes("uint8")),
-            *(writes("uint8"), writes("int64"), writes("int64")),
+            *(writes("int64", 2), writes("int64"), writes("uint8"), reads("uint8")),
+            *(writes("uint8"), writes("uint8"), writes("int64"), writes("int64")),
             *(writes("uint8", 2), reads("uint8", 2), writes("uint8", 2)),
         )
     ],
@@ -180,8 +180,8 @@ def read_numbers(
     """
     scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
     # The system writes to `source` and `out`; what unpacks pages is compiled for bytes that are
-    # read.
-    given = columns, turn, readonly(source), unpacked, flags
+    # read. Both are given, so that whoever copies noted calls sees what is written.
+    given = columns, turn, source, readonly(source), unpacked, flags
     call(put_numbers, *given, *scratch, before, readonly(out), out)
 
 
@@ -404,11 +404,12 @@ def want(columns, turn, n):
 
 
 @kernel
-def put_numbers(columns, turn, source, unpacked, flags, page, fields, before, seen, out):
+def put_numbers(columns, turn, room, source, unpacked, flags, page, fields, before, seen, out):
     """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch.
 
     Pages are read to where their values belong, some bytes behind: most are stored as they are, and
-    only move. Once one of a column is not, those behind it are read to `source`. `seen` is `out`.
+    only move. Once one of a column is not, those behind it are read to `room`. `source` is `room`,
+    and `seen` is `out`.
     """
     elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
     while True:
@@ -449,17 +450,17 @@ def put_numbers(columns, turn, source, unpacked, flags, page, fields, before, se
                         at = p.LEAD + column[p.HELD] * column[p.WIDTH] + p.BEHIND
                     # A copy to other places modulo a page of the system can take thrice as long.
                     at += (column[p.BEGIN] - x[0] - at) % p.ALIGNED
-                    room = window.size - p.SLACK - at
+                    most = window.size - p.SLACK - at
                     end = at
-                    if needed > room:
+                    if needed > most:
                         if aside:
                             column[p.NEEDED] = needed
                             break
                         aside, window = True, source
                         continue
-                    size = min(max(likely(column, room), needed), more, room)
-                    end = at + size
-                    if read_file(column[p.FILE], column[p.BEGIN], x, at, size) != size:
+                    size = min(max(likely(column, most), needed), more, most)
+                    end, filled = at + size, span_of(room if aside else own)
+                    if read_file(column[p.FILE], column[p.BEGIN], filled, at, size) != size:
                         column[p.STATUS] = p.UNREAD
                 continue
             n = 0
