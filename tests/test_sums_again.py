@@ -17,7 +17,9 @@ from mutating import mutations
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError
+from fastbayes.kernels.shared.columns import address_of
 from fastbayes.scan.repeated_counts import RepeatedCounts
+from fastbayes.scan.repeated_sums import RepeatedSums
 from fastbayes.statistics.bundle import Statistics
 
 ROWS = 140_000  # two blocks and a part of one
@@ -56,18 +58,29 @@ def written(path: Path, groups: list[pa.Table], **options: Any) -> Path:
 
 
 @contextmanager
-def tallied(monkeypatch: pytest.MonkeyPatch, *, again: bool = True) -> Iterator[Counter[str]]:
-    """Count row groups whose numbers were summed again; none is where it is not `again`."""
+def tallied(monkeypatch: pytest.MonkeyPatch, *, noted: bool = True) -> Iterator[Counter[str]]:
+    """Count row groups by how their numbers were summed; by no noted calls where it says so.
+
+    Of those to `read`, sums of some are `made` by calls that are then noted.
+    """
     found: Counter[str] = Counter()
-    add = RepeatedCounts.add
+    add, made = RepeatedCounts.add, RepeatedSums.made
 
     def noting(counts: RepeatedCounts, *given: Any, **how: Any) -> Any:
-        n, sums = add(counts, *given, **how) if again else (0, None)
+        n, sums = add(counts, *given, **how) if noted else (0, None)
         found["summed" if sums is not None else "counted" if n else "read"] += 1
         return n, sums
 
+    def noting_first(sums: RepeatedSums) -> Any:
+        first = made(sums)
+        found["made"] += first is not None
+        return first
+
     with monkeypatch.context() as patched:
         patched.setattr(RepeatedCounts, "add", noting)
+        patched.setattr(RepeatedSums, "made", noting_first)
+        if not noted:
+            patched.setattr(RepeatedSums, "of", lambda *given: None)
         yield found
 
 
@@ -80,8 +93,8 @@ def bits(stats: Statistics) -> dict[str, bytes]:
 def compare(
     path: Path, model: str, monkeypatch: pytest.MonkeyPatch, threads: int = 1, **how: Any
 ) -> Counter[str]:
-    """Compare sums with those of rows that are read for themselves; return how many were not."""
-    with tallied(monkeypatch, again=False):
+    """Compare sums with those that Python makes block after block; return what made them."""
+    with tallied(monkeypatch, noted=False):
         expected = MODELS[model](threads=1, **how).fit(path, "y").statistics_
     with tallied(monkeypatch) as found:
         stats = MODELS[model](threads=threads, **how).fit(path, "y").statistics_
@@ -99,7 +112,7 @@ def test_bits(
     path = written(tmp_path / "rows.parquet", groups, compression=codec)
     found = compare(path, model, monkeypatch)
     known = model == "moments" or gaps in ("", "t")
-    assert found == ({"summed": 4, "read": 1} if known else {"read": 5})
+    assert +found == ({"summed": 4, "read": 1, "made": 1} if known else {"read": 5})
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -110,7 +123,7 @@ def test_numbers_that_are_missing_later(
     groups = [some(k, 9_000, gaps="" if k < 2 else "b") for k in range(9)]
     found = compare(written(tmp_path / "rows.parquet", groups), model, monkeypatch)
     if model == "moments":
-        assert found == {"summed": 8, "read": 1}
+        assert found == {"summed": 8, "read": 1, "made": 1}
     else:
         assert found["summed"] == 1
         assert 1 <= found["counted"] <= 3
@@ -139,6 +152,19 @@ def test_threads(model: str, threads: int, tmp_path: Path, monkeypatch: pytest.M
     found = compare(tmp_path, model, monkeypatch, threads)
     # Some are read: the last ones are shared out, and pages come that are larger than before.
     assert found["summed"] > 0
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_few_row_groups(
+    model: str, n: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shared out are columns, each of which is added by one thread."""
+    groups = [some(k, gaps="bC" if model == "moments" else "") for k in range(n)]
+    found = compare(written(tmp_path / "rows.parquet", groups), model, monkeypatch, threads)
+    shared = n % threads if model == "scatter" else 0  # while one adds, others read
+    assert found["made"] + found["summed"] == n - shared
 
 
 def test_what_differs_is_read_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,12 +203,13 @@ def test_sums_that_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     groups = [some(k) for k in range(3)]
     groups[1] = groups[1].set_column(0, "a", pa.array(np.full(ROWS, 1e300)))
     path = written(tmp_path / "rows.parquet", groups)
-    with tallied(monkeypatch, again=False):
+    with tallied(monkeypatch, noted=False):
         expected = fb.count(path, "y", threads=1)
     with tallied(monkeypatch) as found:
         stats = fb.count(path, "y", threads=1)
     assert bits(stats) == bits(expected)
-    assert found == {"summed": 2, "read": 1} or found == {"summed": 1, "counted": 1, "read": 1}
+    assert found["made"] == found["read"] == 1
+    assert found["summed"] + found["counted"] == 2
 
 
 def test_weights_folds_and_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +229,7 @@ def test_weights_folds_and_checkpoints(tmp_path: Path, monkeypatch: pytest.Monke
         {"on_error": "skip", "exclude": ["f", "w"]},
         {"scatter": True, "exclude": ["f", "w"]},
     ):
-        with tallied(monkeypatch, again=False):
+        with tallied(monkeypatch, noted=False):
             expected = fb.count(path, "y", threads=1, **how)
         shutil.rmtree(tmp_path / "so far", ignore_errors=True)
         with tallied(monkeypatch):
@@ -210,22 +237,28 @@ def test_weights_folds_and_checkpoints(tmp_path: Path, monkeypatch: pytest.Monke
         shutil.rmtree(tmp_path / "so far", ignore_errors=True)
 
 
+@pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "snappy"])
 def test_damaged_bytes_are_refused_or_do_not_matter(
-    codec: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    codec: str,
+    which: int,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever stands in the second row group: the sums that are made of it alone, or an error."""
+    """Whatever stands in a row group: the sums that Python makes of it, or an error."""
     n = 2_000 if request.config.getoption("--slow") else 100
     groups = [some(k, 3_000, gaps="B") for k in range(2)]
     path = written(tmp_path / "rows.parquet", groups, compression=codec, data_page_size=1 << 12)
     data, meta = path.read_bytes(), pq.read_metadata(path)
-    chunks = [meta.row_group(1).column(j) for j in range(meta.num_columns)]
-    begin, end = chunks[0].data_page_offset, len(data) - 8 - meta.serialized_size
+    chunks = [meta.row_group(which).column(j) for j in range(meta.num_columns)]
+    begin = chunks[0].data_page_offset
+    end = begin + sum(chunk.total_compressed_size for chunk in chunks)
     outcomes: Counter[str] = Counter()
     for _, damaged in mutations(data, 5, n, begin, end):
         path.write_bytes(damaged)
         try:
-            with tallied(monkeypatch, again=False):
+            with tallied(monkeypatch, noted=False):
                 expected = bits(MODELS["moments"](threads=1).fit(path, "y").statistics_)
         except DataError as error:
             outcomes["refused"] += 1
@@ -235,6 +268,29 @@ def test_damaged_bytes_are_refused_or_do_not_matter(
             continue
         with tallied(monkeypatch) as found:
             assert bits(MODELS["moments"](threads=1).fit(path, "y").statistics_) == expected
-        outcomes["summed" if found["summed"] else "read"] += 1
+        outcomes["summed" if found["made" if which == 0 else "summed"] else "read"] += 1
     assert outcomes["refused"] > n // 20
     assert outcomes["summed"] > n // 20
+
+
+def test_copies_share_no_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that read columns at once wrote to one buffer: what is read there was another's."""
+    held: list[RepeatedSums] = []
+    made = RepeatedSums.made
+
+    def noting(sums: RepeatedSums) -> Any:
+        held.append(sums)
+        return made(sums)
+
+    monkeypatch.setattr(RepeatedSums, "made", noting)
+    MODELS["moments"](threads=1).fit(written(tmp_path / "rows.parquet", [some(0)]), "y")
+    (sums,) = held
+    calls = sums._kernels.RepeatedCalls(sums._adding, sums._moving)
+    mine, copied = (each.arguments()[1].tolist() for each in (calls, calls.copy([], _lend)))
+    for scratch in (*sums.reader._rooms, sums.reader._out):
+        assert address_of(scratch) in mine
+        assert address_of(scratch) not in copied
+
+
+def _lend(size: int) -> Any:
+    return np.empty(size, np.uint8)

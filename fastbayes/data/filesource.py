@@ -955,7 +955,7 @@ class ParquetReader(FileReader):
                 schema = _without(schema, numbers.names)
                 held = n_rows * footer.decoded_bytes(schema, group, self._kernels)
                 few = n_rows <= BATCH_ROWS and held <= min(batch_bytes, DECODED_BYTES)
-                if few and n_threads == 1 and is_indices(schema):  # others may take their place
+                if few and is_indices(schema):  # others may take their place
                     yield partial(self._read_groups, schema, [group], *how), True, numbers
                     return
             yield partial(self._read, schema, group, *how), False, numbers

@@ -60,7 +60,7 @@ def reading_numbers(
     `shapes` are what the footer tells of the chunks.
     """
     descriptor = os.open(file.path, os.O_RDONLY)
-    n_threads = min(n_threads, len(chunks), MOST_THREADS)
+    readers = min(n_threads, len(chunks), MOST_THREADS)
     try:
         columns = _columns(chunks, n_rows)
         columns[:, p.FILE] = descriptor
@@ -69,8 +69,8 @@ def reading_numbers(
             yield None
             return
         rows = min(n_rows, BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS
-        with ThreadPoolExecutor(n_threads - 1) if n_threads > 1 else nullcontext() as pool:
-            how = columns, shapes, other, rows, n_threads - 1, pool
+        with ThreadPoolExecutor(readers - 1) if readers > 1 else nullcontext() as pool:
+            how = columns, shapes, other, rows, n_threads, readers - 1, pool
             yield NumberChunks(place, [chunk.name for chunk in chunks], *how)
     finally:
         os.close(descriptor)
@@ -126,6 +126,8 @@ class NumberChunks(LateNumbers):
         Decodes a column that the kernels do not.
     rows
         Rows for which there is room at first, those of a block and of a page behind them.
+    n_threads
+        How many there are for these rows.
     n_helpers, pool
         So many threads of a pool help whoever asks to read the next rows, and begin with it while
         those before are worked on.
@@ -139,10 +141,11 @@ class NumberChunks(LateNumbers):
         shapes: ChunkShapes,
         other: Other,
         rows: int,
+        n_threads: int,
         n_helpers: int,
         pool: Executor | None,
     ) -> None:
-        self.names, self.shapes = names, shapes
+        self.names, self.shapes, self.threads = names, shapes, n_threads
         self._place, self._columns, self._start = place, columns, columns.copy()
         self._other, self._pool, self._rows = other, pool, rows
         self._kernels = dispatch.load("reading.pages")
@@ -158,8 +161,6 @@ class NumberChunks(LateNumbers):
         self._turn = np.zeros(1, np.int64)
         self._begun: list[Future[None]] = []
         self._wanted, self._given = -1, False
-        if pool is not None:  # while whoever asks looks at the other columns
-            self._begin(min(BLOCK_ROWS, self._n_rows))
 
     def read(self, first: int, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         """Return rows of all columns, and which columns hold NaN or infinity there."""

@@ -46,10 +46,12 @@ OnError = Callable[[DataError], object]
 class LateNumbers(ABC):
     """Columns of float64 that are decoded block by block, when their rows are worked on.
 
-    names  of the columns
+    names    of the columns
+    threads  how many there are for these rows
     """
 
     names: Sequence[str]
+    threads: int = 1
 
     @abstractmethod
     def read(self, first: int, n: int) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:

@@ -45,6 +45,7 @@ from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.dual_encoding import named_alike, named_apart
 from fastbayes.scan.fold_statistics import Crossing, with_folds_of
 from fastbayes.scan.repeated_counts import RepeatedCounts
+from fastbayes.scan.repeated_sums import RepeatedSums
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 from fastbayes.scan.request import Progress as Progress
 from fastbayes.statistics.base import Room, Statistic
@@ -668,8 +669,8 @@ def _scanned(
 
         for at, block in read():
             place = segment.place(at)
-            apart = None if numbers is None else NumbersApart(numbers, at, place)
-            known = encoder.look_up(block, place, apart)
+            late_numbers = None if numbers is None else NumbersApart(numbers, at, place)
+            known = encoder.look_up(block, place, late_numbers)
             dropped += known.dropped()
             if known.unlabelled is not None:
                 left.append(known.unlabelled)
@@ -682,27 +683,27 @@ def _scanned(
             if crossing is not None:
                 crossed = partial(crossing.crossed, segment, at, block, known.kept)
             own_of: OwnOf | None = partial(sums.at, at, known)
-            codes, kept, read_apart = known, False, None
+            codes, kept, summed = known, False, None
+            apart = bool(twofold and held) and known.numbers_apart() is not None
             try:
-                if twofold and held and (read_apart := known.numbers_apart()) is not None:
-                    alone = partial(_update, budget, own_of, (), shape, None)
-                    over_blocks(known.without_codes(), alone)
-                    codes, own_of = known.without_numbers(), None
-                again = repeatable or own_of is None
-                fixed = again and (own_of is None or not own) and codes.is_lasting(block)
+                if apart:
+                    codes = known.without_numbers()
+                fixed = (apart or (repeatable and not own)) and codes.is_lasting(block)
+                if apart:
+                    summed = sums.of_numbers(known, codes if fixed else None, at, shape, budget)
+                    own_of, fixed = None, summed is not None
                 lasting = block if fixed else None
                 calls = over_blocks(
                     codes,
                     partial(_update, budget, own_of, held, shape, crossed),
                     sizes=shape.sizes,
-                    repeatable=again,
+                    repeatable=repeatable or apart,
                     threads=threads,
                     last=lasting is None,
                 )
                 codes.check()
                 if held:
-                    numbered = None if read_apart is None else (read_apart.numbers, sums.parts[-1])
-                    kept = repeated.keep(lasting, codes, calls, held[0], numbered)
+                    kept = repeated.keep(lasting, codes, calls, held[0], summed)
             finally:
                 if not kept:
                     idle.extend(held)
@@ -804,6 +805,27 @@ class _Sums:
             self._stretch = stretch
             self.parts.append(GrowingStatistics(self._wanted, weighted=self._weighted))
         return self.parts[-1]
+
+    def of_numbers(
+        self, rows: LookedUp, fixed: LookedUp | None, done: int, shape: Shape, budget: Budget
+    ) -> RepeatedSums | None:
+        """Add up numbers that are read apart, of rows behind so many of the segment.
+
+        By noted calls, which are returned, where these do: then others may take the place of the
+        rows. `fixed` are the rows without their numbers, if that can be.
+        """
+        numbers, own = rows.numbers_apart(), self.at(done, rows, 0)
+        repeated = None
+        if fixed is not None and numbers is not None:
+            repeated = RepeatedSums.of(numbers.numbers, own, shape, fixed)
+        found = None if repeated is None else repeated.made()
+        if found is None:
+            alone = partial(_update, budget, partial(self.at, done, rows), (), shape, None)
+            over_blocks(rows.without_codes(), alone)
+            return None
+        self.parts[-1] = found
+        budget.check_held(found)
+        return repeated
 
 
 def _update(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.encode import LookedUp
 from fastbayes.data.lent_memory import lend
-from fastbayes.data.segments import AlikeParts, LateNumbers, Segment
+from fastbayes.data.segments import AlikeParts, Segment
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.row_groups import Chunks, WriterPieces
 from fastbayes.scan.repeated_sums import RepeatedSums
@@ -120,17 +120,13 @@ class RepeatedCounts:
         known: LookedUp,
         calls: Any,
         counts: GrowingStatistics,
-        numbered: tuple[LateNumbers, GrowingStatistics] | None = None,
+        sums: RepeatedSums | None = None,
     ) -> bool:
         """Take note of rows that were counted, if they last; return whether counts are added to.
 
         They are held as long as they are. Files end with fewer rows: rows of some lengths are held.
-        `numbered` are their numbers, where these were read apart, and the sums of them.
+        `sums` are those of their numbers, where these were read apart.
         """
-        sums = None
-        if numbered is not None and rows is not None and calls is not None:
-            sums = RepeatedSums.of(*numbered, known)
-            rows = None if sums is None else rows
         before = [each for each in self._held()[0] if each.holds()]
         if rows is not None and calls is not None and rows.reader.again:
             before = [each for each in before if each.rows.num_rows != rows.num_rows]
@@ -217,7 +213,7 @@ class _Repeated:
             if self.counter is None:
                 calls = self.calls
                 if self.sums is not None:
-                    calls = self.sums.behind(calls, self.known)
+                    calls = self.sums.behind(calls)
                 self.counter = _counter(self.rows, self.known, calls)
         return self.counter
 

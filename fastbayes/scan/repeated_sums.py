@@ -1,7 +1,9 @@
-"""Sums of the numbers of row groups that are alike, by calls that are noted down once.
+"""Sums of the numbers of a row group, by calls that are noted down once.
 
-What is added up of numbers is one set for each row group, whose bits depend on the order of rows:
-the numbers are read to where those of the first row group lay, and added to sums that begin anew.
+A column is read and added block after block while it is in the cache, without Python in between.
+Of row groups that are alike the calls are made again: the numbers are read to where those of the
+first one lay, and added to sums that begin anew. What is added up of numbers is one set for each
+row group, whose bits depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
+from fastbayes.core.schema import Shape
 from fastbayes.data.encode import LookedUp
-from fastbayes.data.number_chunks import NumberCalls
 from fastbayes.data.segments import LateNumbers
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import address_of
 from fastbayes.statistics.base import FEW_CLASSES, Statistic
 from fastbayes.statistics.parts import GrowingStatistics
+from fastbayes.statistics.registry import kind_of
 
 # Numbers of one call, which no signal interrupts: some tenths of a second.
 MOST_NUMBERS = 1 << 27
@@ -32,50 +35,78 @@ class RepeatedSums:
 
     Parameters
     ----------
-    reader
-        Reads the numbers.
-    own
-        The sums of the first such rows.
-    known
-        These rows.
+    numbers
+        Those of the first row group.
+    empty
+        A set of sums before its first row.
+    shape
+        What it has room for.
+    rows
+        Rows of which only the classes matter, all of the row group.
     codes
         Type of the codes of classes.
 
     Attributes
     ----------
+    reader
+        Reads the numbers.
     arrays
         Memory that belongs to one thread.
     """
 
     def __init__(
         self,
-        reader: NumberCalls,
-        own: GrowingStatistics,
-        known: LookedUp,
+        numbers: LateNumbers,
+        empty: GrowingStatistics,
+        shape: Shape,
+        rows: LookedUp,
         codes: type[np.unsignedinteger],
     ) -> None:
-        self.reader, self._own = reader, own
-        self._n_classes, self._cells = known.n_classes, known.cells
-        self._parts = {name: part.blank() for name, part in own.held.items()}
-        self._classes = np.zeros(known.n_rows, codes)
+        self._wanted, self._weighted = empty.wanted, empty.weighted
+        self._n_classes, self._cells, n = rows.n_classes, rows.cells, rows.n_rows
+        self._parts = {name: empty.empty(name, shape) for name in empty.wanted}
+        self._by_column = all(part.by_column for part in self._parts.values())
+        self.reader = numbers.again(together=not self._by_column)
+        self._threads = numbers.threads
+        self._classes = np.zeros(n, codes)
         # Whether the order of additions tells which classes a block lacks, and how many did.
-        self._every, self._absent = known.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
+        self._every, self._absent = rows.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
+        self._kernels = dispatch.load("reading.repeat", rows.coding)
+        whole = n - n % BLOCK_ROWS
+        blocks = [(first, BLOCK_ROWS) for first in range(0, whole, BLOCK_ROWS)]
+        blocks += [(whole, n - whole)] if whole < n else []
+        works = [(partial(rows.write_classes, self._classes), n, 1)]
+        if self._every:
+            works += [(partial(self._note_absent, *block), n, 1) for block in blocks]
+        columns, adding = [*range(len(self.reader.columns))], []
+        if self._by_column:  # what is done to the first one is done to the next
+            adding.append((partial(self._add, [0], blocks), 1, len(columns)))
+            self._moving = self._of_columns()
+        else:
+            for alike in (blocks[: whole // BLOCK_ROWS], blocks[whole // BLOCK_ROWS :]):
+                if alike:
+                    adding.append((partial(self._add, columns, alike[:1]), alike[0][1], len(alike)))
+            self._moving = [(self._classes, self._classes.itemsize)]
+        self._coding, self._adding = (
+            [self._kernels.BlockCalls(_noted(work), *times, self) for work, *times in some]
+            for some in (works, adding)
+        )
 
     @classmethod
-    def of(cls, numbers: LateNumbers, own: GrowingStatistics, known: LookedUp) -> Self | None:
-        """Return the sums of numbers as those of some rows are; None if Python looks at these."""
-        kinds = {part.class_codes(known.n_classes) for part in own.held.values()}
-        together = not all(part.by_column for part in own.held.values())
-        if len(kinds) != 1:
+    def of(
+        cls, numbers: LateNumbers, empty: GrowingStatistics, shape: Shape, rows: LookedUp
+    ) -> Self | None:
+        """Return sums that calls can make; None if Python looks at the numbers."""
+        kinds = {kind_of(name).class_codes(rows.n_classes) for name in empty.wanted}
+        if len(kinds) != 1 or rows.n_rows * len(numbers.names) > MOST_NUMBERS:
             return None
+        if numbers.threads > 1 and not all(kind_of(name).by_column for name in empty.wanted):
+            return None  # the others can only read ahead
         codes = kinds.pop()
-        if known.n_classes > np.iinfo(codes).max or not dispatch.compiled(known.cells):
+        compiled = dispatch.compiled(rows.coding) and not dispatch.interpreted()
+        if not compiled or rows.n_classes > np.iinfo(codes).max:
             return None
-        if known.n_rows * len(numbers.names) > MOST_NUMBERS:
-            return None
-        if together and any(part.gaps for part in own.held.values()):
-            return None  # the others will have some, too
-        return cls(numbers.again(together=together), own, known, codes)
+        return cls(numbers, empty, shape, rows, codes)
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
@@ -90,26 +121,16 @@ class RepeatedSums:
         other._parts = {name: part.blank() for name, part in self._parts.items()}
         return other
 
-    def behind(self, calls: Any, coded: LookedUp) -> Any:
+    def made(self) -> GrowingStatistics | None:
+        """Add up the numbers of the first row group; see `end`."""
+        self._kernels.run(self._coding, self._moving)
+        self._kernels.run(self._adding, self._moving, self._threads)
+        return self.end()
+
+    def behind(self, calls: Any) -> Any:
         """Return calls that add up the numbers of all rows after some that count these."""
-        kernels, n = dispatch.load("reading.repeat", coded.coding), coded.n_rows
-        whole = n - n % BLOCK_ROWS
-        blocks = [(first, BLOCK_ROWS) for first in range(0, whole, BLOCK_ROWS)]
-        blocks += [(whole, n - whole)] if whole < n else []
-        columns = [*range(len(self.reader.columns))]
-        works = [(partial(coded.write_classes, self._classes), n, 1)]
-        if self._every:
-            works += [(partial(self._note_absent, *block), n, 1) for block in blocks]
-        if self._by_column():  # what is done to the first one is done to the next
-            works.append((partial(self._add, [0], blocks), 1, len(columns)))
-            moving = self._of_columns()
-        else:
-            for alike in (blocks[: whole // BLOCK_ROWS], blocks[whole // BLOCK_ROWS :]):
-                if alike:
-                    works.append((partial(self._add, columns, alike[:1]), alike[0][1], len(alike)))
-            moving = [(self._classes, self._classes.itemsize)]
-        noted = [kernels.BlockCalls(_noted(work), *times, self) for work, *times in works]
-        return kernels.RepeatedCalls([*calls.noted, *noted], moving)
+        noted = [*calls.noted, *self._coding, *self._adding]
+        return self._kernels.RepeatedCalls(noted, self._moving)
 
     def begin(self, descriptor: int, places: NDArray[np.int64]) -> None:
         """Begin with the numbers of a row group of an open file: see `AlikeParts`."""
@@ -119,11 +140,11 @@ class RepeatedSums:
 
     def end(self) -> GrowingStatistics | None:
         """Return the sums; None if Python must read these numbers: to say what is wrong, too."""
-        known = self._by_column() or not self.reader.gaps()
+        known = self._by_column or not self.reader.gaps()
         finite = all(bool(np.isfinite(array).all()) for array in _arrays(self._parts))
         if not (self.reader.complete() and known and finite) or self._absent[0]:
             return None
-        sums = GrowingStatistics(self._own.wanted, weighted=self._own.weighted)
+        sums = GrowingStatistics(self._wanted, weighted=self._weighted)
         sums.held = {name: part.copy() for name, part in self._parts.items()}
         return sums
 
@@ -138,9 +159,6 @@ class RepeatedSums:
                 moving.append((array, apart // max(len(columns) - 1, 1)))
         return moving
 
-    def _by_column(self) -> bool:
-        return all(part.by_column for part in self._parts.values())
-
     def _note_absent(self, first: int, n: int) -> None:
         marks = np.zeros(self._n_classes, np.bool_)
         note = dispatch.load("reading.encode", self._cells).note_absent
@@ -154,7 +172,7 @@ class RepeatedSums:
             how = self._n_classes, (), none, numbers, None, self._cells, self._every
             batch = Batch(n, self._classes[first : first + n], *how)
             for part in self._parts.values():
-                (part.of_number(columns[0]) if self._by_column() else part).update(batch)
+                (part.of_number(columns[0]) if self._by_column else part).update(batch)
 
 
 def _noted(work: Callable[[], None]) -> list[Any]:
