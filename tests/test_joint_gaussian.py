@@ -235,6 +235,27 @@ def test_law__a_missing_value_is_a_sum_and_a_missing_number_an_integral() -> Non
     np.testing.assert_allclose(dense[30_000:30_005], apart, rtol=1e-9)
 
 
+@pytest.mark.parametrize("rare", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_law__a_missing_value_is_a_sum_however_wide_the_class_is(seed: int, rare: bool) -> None:
+    """What rounding left of 1 was weighed by the density of the class, e^900 times a cell's."""
+    rng = np.random.default_rng(seed)
+    n = 6_000
+    h, k, y = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.integers(0, 2, n)
+    if rare:  # a cell that does not occur, whose share is small
+        k[(h == 2) & (y == 0)] = 0
+        h[y == 0] = np.minimum(h[y == 0], np.where(np.arange((y == 0).sum()) < 9, 2, 1))
+    x = 100.0 * h + rng.normal(size=n) * np.where(y == 0, 1.0, 15.0)
+    rows = [(DOMAINS[0][b], DOMAINS[1][a]) for a, b in zip(h.tolist(), k.tolist(), strict=True)]
+    model = fitted(rows, x[:, None], np.array(["narrow", "wide"])[y].tolist())
+    far = np.array([-150.0, 50.0, 350.0, 450.0])
+    for given_row in product([None, *DOMAINS[0]], [None, *DOMAINS[1]]):
+        open_ = [d if v is None else [v] for d, v in zip(DOMAINS, given_row, strict=True)]
+        each = [model.log_joint(table_of([row] * 4, far[:, None])) for row in product(*open_)]
+        found = model.log_joint(table_of([given_row] * 4, far[:, None]))
+        np.testing.assert_allclose(found, np.logaddexp.reduce(each, axis=0), rtol=1e-9)
+
+
 def test_law__any_batching_and_any_order_of_columns() -> None:
     rows, x, classes = drawn(5, 120)
     table = table_of(rows, x, classes)

@@ -488,18 +488,22 @@ def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
 # Pairs of a row and a density that are worked out at a time.
 PAIRS = 1 << 20
 
+# A share below this is added up, of up to so many cells at a time; of more it stays a difference.
+LITTLE, COMPLETIONS = 1e-3, 1 << 20
+
 
 class Sorted(NamedTuple):
     """Densities in the order of their class and of some of their values.
 
     cells   their order, and combinations of values and class that occur
-    share   (n_combinations + 1,) what its densities have of the product of margins; at last 0
+    left    (n_combinations + 1,) what cells without a density have of the product of margins; at
+            last 1
     rows    (n_combinations + 1,) how many rows they were counted in; at last 0
     unknown (n,) of each density the sum of ln P(v_j | c) over the other values
     """
 
     cells: SortedCells
-    share: Floats
+    left: Floats
     rows: Floats
     unknown: Floats
 
@@ -593,10 +597,9 @@ class CellMixture:
             begin = known.cells.begins[at]
             size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
             # All cells that agree and have no density of their own, together.
-            left = 1.0 - np.where(at >= 0, known.share[at], 0.0)
-            counted = there[:, c] - np.where(at >= 0, known.rows[at], 0.0)
+            counted = there[:, c] - known.rows[at]
             with np.errstate(divide="ignore"):
-                others = margins[:, c] + np.log(np.clip(left, 0.0, 1.0))
+                others = margins[:, c] + np.log(known.left[at])
             rest = self.table.smoothed(np.maximum(counted, 0.0), others, self.table.totals[c])
             for some in stretches(size[of]):
                 mine, n = rows[some], size[of[some]]
@@ -621,10 +624,45 @@ class CellMixture:
             aside = np.repeat(~gone[:, None], len(self.keys), axis=1)
             unknown = self.table.of_margins(self.keys.T, aside)[np.arange(len(labels)), labels]
             every = np.arange(len(cells.begins) - 1)
-            share, rows = cells.sums(np.exp(unknown), every), cells.sums(self.rows, every)
-            return Sorted(cells, np.append(share, 0.0), np.append(rows, 0.0), unknown)
+            left, rows = self._left(gone, cells, unknown), cells.sums(self.rows, every)
+            return Sorted(cells, np.append(left, 1.0), np.append(rows, 0.0), unknown)
 
         return self._sorted.of(gone, made)
+
+    def _left(self, gone: Bools, cells: SortedCells, unknown: Floats) -> Floats:
+        """Return what cells without a density have of the product of margins, (n_combinations,).
+
+        Where that is little it is no difference from 1: rounding would leave some, and the density
+        of a class may be greater than those of its cells by any power of ten.
+        """
+        every = np.arange(len(cells.begins) - 1)
+        left = np.clip(1.0 - cells.sums(np.exp(unknown), every), 0.0, 1.0)
+        labels = self.gaussians.labels[cells.cells(cells.begins[:-1])]
+        table, margins = self.table, []
+        for j in np.flatnonzero(gone).tolist():
+            begin, states = int(table.cells.offsets[j]), int(table.cells.choices[j])
+            margins.append(np.exp(table.log_margins[begin : begin + states]))
+        # What has no share counts for nothing.
+        there = cells.sums((unknown > -np.inf).astype(np.float64), every)
+        whole = np.prod([np.count_nonzero(p, axis=0) for p in margins], axis=0, dtype=np.float64)
+        lacking = there < whole[labels]
+        left[~lacking] = 0.0
+        shape = [len(p) for p in margins]
+        n, some = math.prod(shape), np.flatnonzero(lacking & (left < LITTLE))
+        step = COMPLETIONS // n
+        if not step:
+            return left
+        product = np.ones((1, self.n_classes))
+        for p in margins:
+            product = (product[:, None] * p).reshape(-1, self.n_classes)
+        for first in range(0, len(some), step):
+            few = some[first : first + step]
+            begins, own = cells.members(few)
+            row = np.repeat(np.arange(len(few)), np.diff(begins))
+            absent = np.ones((len(few), n), np.bool_)
+            absent[row, np.ravel_multi_index(self.keys[own][:, gone].T, shape)] = False
+            left[few] = (absent * product.T[labels[few]]).sum(axis=1)
+        return left
 
 
 def stretches(sizes: Ints) -> Iterator[slice]:

@@ -149,10 +149,18 @@ class SortedCells(NamedTuple):
         """Return the sums over the cells of some groups, (n_asked, ...)."""
         if not len(groups):
             return np.zeros((0, *terms.shape[1:]))
+        first, cells = self.members(groups)
+        return np.asarray(np.add.reduceat(terms[cells], first[:-1], axis=0))
+
+    def members(self, groups: Ints) -> tuple[Ints, Ints]:
+        """Return the cells of some groups, one group after the other.
+
+        Where each begins among them, and at last how many they are; and the cells.
+        """
         size = self.begins[groups + 1] - self.begins[groups]
-        first = np.cumsum(size) - size
-        cells = self.order[np.repeat(self.begins[groups] - first, size) + np.arange(size.sum())]
-        return np.asarray(np.add.reduceat(terms[cells], first, axis=0))
+        first = np.append(0, np.cumsum(size))
+        places = np.repeat(self.begins[groups] - first[:-1], size) + np.arange(first[-1])
+        return first, self.order[places]
 
 
 def kept_orders(n: int) -> int:
