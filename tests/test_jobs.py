@@ -179,6 +179,8 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
         fb.count(lake, "y", update=whole, schema=whole)
     with pytest.raises(ValueError, match=r"columns=.*leave it out"):
         fb.count(lake, "y", update=whole, columns=["a"])
+    with pytest.raises(ValueError, match=r"target='a': .* have the target 'y'"):
+        fb.count(lake, "a", update=whole)
     with pytest.raises(fb.DataError, match="pass paths"):
         fb.count(rows_of_day(0), "y", update=whole)
     with pytest.raises(fb.DataError, match="do not say which files"):

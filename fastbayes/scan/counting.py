@@ -349,7 +349,8 @@ def count(
         How numeric columns become bins, where they do: "mdl" (Fayyad, Irani
         1993), "quantile", "width", ("quantile", n), ("width", n), or {column: any of these or cut
         points}.
-        Learned cuts take a scan of their own.
+        Learned cuts take a scan of their own. Of more than 65,536 rows they fall between ranges of
+        values, as many as there may be 16,384 pairs of a range and a class.
     missing
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
@@ -477,7 +478,7 @@ def count(
         )
         schema = update
     if schema is not None:
-        as_before = options_of(schema.schema, as_before)
+        as_before = options_of(schema.schema, target, as_before)
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
     discretize = as_before.pop("discretize")

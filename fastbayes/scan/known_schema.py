@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.schema import Schema
+from fastbayes.data.memory import is_name
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.cell_runs import CellRuns
 
@@ -23,19 +24,28 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def options_of(schema: Schema, given: dict[str, Any]) -> dict[str, Any]:
+def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Return options of `count` by which nothing that a schema fixes is learned again.
 
-    Values and classes that it observed, and did not declare, may still grow.
+    Values and classes that it observed, and did not declare, may still grow. `target` is a name, or
+    classes row by row.
 
     Raises
     ------
     ValueError
-        When an option is given that the schema stands for.
+        When an option is given that the schema stands for, or another target.
     """
+    if target != schema.target and (target is None or is_name(target)):
+        raise ValueError(
+            f"target={target!r}: the statistics that say how to count have the target "
+            f"{schema.target!r}; count without them, or with that"
+        )
     for name, default in DEFAULTS.items():
         if given[name] is not default and given[name] != default:
-            raise ValueError(f"{name}={given[name]!r}: the schema says that already; leave it out")
+            raise ValueError(
+                f"{name}={given[name]!r}: the statistics that say how to count fix that; leave it "
+                "out, or count without them"
+            )
     own = [feature for feature in schema.features if feature.cuts is None]
     domains = {f.name: f.values.to_pylist() for f in own if f.declared and f.values is not None}
     if schema.classes_declared and schema.target is not None:

@@ -130,7 +130,7 @@ class NaiveBayes(AsNetwork, Iterative):
     alpha: float | str = parameter(
         """
         Pseudo-count of every value and class: 1 is Laplace, 0 maximum likelihood, "loo" the value
-        that maximises the leave-one-out log joint.
+        from 1e-6 to 1e4 that maximises the leave-one-out log joint.
         """,
         default=1.0,
         check=pseudo_count(besides=("loo",)),

@@ -468,7 +468,7 @@ class JointBayes(Classifier, Iterative):
         """
         Pseudo-rows of each class that are spread as if columns were independent given the class: 0
         is maximum likelihood in the joint table, "loo" the number that maximises the leave-one-out
-        likelihood.
+        likelihood, from 1e-6 to 1e4 times the rows of a class in the mean.
         """,
         default=1.0,
         check=number(besides=("loo",)),

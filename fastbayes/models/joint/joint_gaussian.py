@@ -124,8 +124,9 @@ class JointGaussian(Classifier, Iterative):
     tau: float | str = parameter(
         """
         Pseudo-rows of each class that are spread over cells as if columns were independent given
-        the class; "loo" for the number that maximises the leave-one-out likelihood of the cells,
-        so that where hardly a cell is seen twice they are nearly independent.
+        the class; "loo" for the number that maximises the leave-one-out likelihood of the cells
+        (from 1e-6 to 1e4 times the rows of a class in the mean), so that where hardly a cell is
+        seen twice they are nearly independent.
         """,
         default="loo",
         check=number(besides=("loo",)),
