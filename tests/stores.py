@@ -22,6 +22,7 @@ class Store(BaseHTTPRequestHandler):
 
     root: Path
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # which has a body wait until the client has its headers
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -90,11 +91,17 @@ def _iso(file: Path) -> str:
     return changed.strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
+class Server(ThreadingHTTPServer):
+    """A thread for each connection, and room for as many new ones as readers begin at once."""
+
+    request_queue_size = 128  # where there is none, a client tries again after a second
+
+
 @contextmanager
 def serving(root: Path) -> Iterator[str]:
     """Serve the files below a directory; gives "host:port"."""
     handler = type("Serving", (Store,), {"root": root})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with Server(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -248,6 +248,36 @@ def test_in_order__a_consumer_that_stops_cancels_the_rest(threads: int) -> None:
     assert len(begun) <= threads + 3
 
 
+def test_in_order__left_behind_does_not_wait_in_a_thread_that_it_waits_for() -> None:
+    """The garbage collector closes it where it happens to run: here, in one of its own threads."""
+    script = """
+    import gc, threading
+    from fastbayes.core.threads import in_order
+
+    left, collected = threading.Event(), threading.Event()
+
+    def collects(i):
+        if i == 1:
+            left.wait()
+            gc.collect()
+            collected.set()
+        return i
+
+    gc.disable()  # but there
+    results = in_order(collects, range(100), 2)
+    assert next(results) == 0
+    cycle = [results]
+    cycle.append(cycle)
+    del results, cycle
+    left.set()
+    collected.wait()
+    assert list(in_order(str, range(9), 2)) == list("012345678")
+    print("ended")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    assert subprocess.check_output(command, timeout=PATIENCE) == b"ended\n"
+
+
 @pytest.mark.parametrize("threads", [2, 5])
 def test_together__all_that_have_begun_are_waited_for(threads: int) -> None:
     begun, ended = [], []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from stores import KEYS, serving
 
 import fastbayes as fb
 from fastbayes.data import text
+from fastbayes.data.filesource import open_all
 from fastbayes.data.source import open_source
 
 
@@ -591,6 +594,26 @@ def reached(request: pytest.FixtureRequest, month: Path) -> Iterator[Callable[[]
             options = {**KEYS, "endpoint_override": host}.items()
             said = [f"--storage-option={key}={value}" for key, value in options]
             yield lambda: ["s3://lake", *said]
+
+
+def test_open_all__reads_no_file_after_it_has_told_which_is_broken() -> None:
+    """Though the error, which holds the frames that it passed, is held."""
+    begun, ended = [], []
+
+    def open_one(file: Any) -> Any:
+        begun.append(file.origin)
+        if file.origin == "3":
+            raise fb.DataError("3 is broken")
+        time.sleep(0.05)
+        ended.append(file.origin)
+        return SimpleNamespace(schema=pa.schema({"y": pa.string()}))
+
+    files: list[Any] = [SimpleNamespace(origin=f"{i}") for i in range(100)]
+    with pytest.raises(fb.DataError, match="3 is broken") as held:
+        open_all(files, open_one, None)
+    assert sorted(begun) == sorted([*ended, "3"])
+    assert len(begun) < 20
+    assert held.value.__traceback__ is not None
 
 
 def test_month__stopped_skipped_or_mended(

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from contextvars import copy_context
@@ -146,19 +146,23 @@ def in_order(
     threads: int,
     stopped: threading.Event | None = None,
     more: int = 1,
-) -> Iterator[U]:
+) -> Generator[U, None, None]:
     """Yield function(item) in the order of the items, working up to `threads` + `more` ahead.
 
     The read-ahead is what bounds memory; where what waits is small, more of it keeps fast threads
     from waiting for slow ones. An error or an interrupt cancels what has not begun,
     tells by `stopped` what has, and waits for it. A single item is no work for another thread.
+
+    Who holds it by a name and may leave it before its end closes it: errors hold what names hold,
+    and what has begun goes on until the garbage collector comes. That may be in another thread,
+    where nothing is waited for.
     """
     items = iter(items)
     begun = [] if threads == 1 else list(islice(items, 2))
     if threads == 1 or len(begun) == 1:
         yield from map(function, chain(begun, items))
         return
-    pool, ahead = _pool(threads), threads + more
+    pool, ahead, here = _pool(threads), threads + more, threading.get_ident()
     waiting: deque[Future[U]] = deque()
     try:
         for item in chain(begun, items):
@@ -172,6 +176,8 @@ def in_order(
             stopped.set()
         for future in waiting:
             future.cancel()
-        for future in waiting:
-            if not future.cancelled():
-                future.exception()
+        # The collector's thread may be one that is at work here, or one that these wait for.
+        if threading.get_ident() == here:
+            for future in waiting:
+                if not future.cancelled():
+                    future.exception()

@@ -7,7 +7,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from itertools import chain, groupby
 from types import ModuleType
@@ -702,7 +702,9 @@ def open_all(
                     raise outcome
                 readers.append(outcome)
 
-    take(in_order(guarded, files, _threads_for(files)))
+    # closed, as what is raised would hold it, and files would be read on after that
+    with closing(in_order(guarded, files, _threads_for(files))) as outcomes:
+        take(outcomes)
     if not readers:
         raise FileFormatError(f"none of the files can be read: {reasons[0]}")
     for reader, before in zip(readers[1:], readers, strict=False):
