@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.date_parts import DatePart
+from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature, Schema
@@ -719,7 +720,7 @@ def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) 
             continue
         known = [value for value in values if value is not None]
         try:
-            column = pa.array(known)
+            column = array_of(known)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"node {node!r}: its states {known} are of several types; no column has such"
