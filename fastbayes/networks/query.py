@@ -343,9 +343,10 @@ class QueryMixin(NetworkTables):
         ----------
         data
             As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
-            value, and a node without a column, is not observed. The target's own column and
-            columns that are no nodes are not read. Bins are given as numbers, or as themselves;
-            parts of dates that the network learned from, as columns of their own, or as the dates.
+            value is the state None, where there is one, else it is not observed, nor is a node
+            without a column. The target's own column and columns that are no nodes are not read.
+            Bins are given as numbers, or as themselves; parts of dates that the network learned
+            from, as columns of their own, or as the dates.
         target
             A node.
         unseen
@@ -453,7 +454,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         data
-            As in `predict_proba`; what is missing is summed out.
+            As in `predict_proba`; what is not observed is summed out.
         unseen, null_values, filesystem, threads
             As in `predict_proba`.
 
@@ -503,7 +504,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         data
-            As in `predict_proba`; what is missing is summed out.
+            As in `predict_proba`; what is not observed is summed out.
         sample_weight
             The name of a weight column of data, or (n_rows,) weights, finite and not negative.
         **options
