@@ -207,6 +207,28 @@ def test_write__states_are_the_text_that_data_have(name: str, tmp_path: Path) ->
     np.testing.assert_array_equal(found.predict_proba(told, "y"), network.predict_proba(table, "y"))
 
 
+@pytest.mark.parametrize("name", ["n.bif", "n.xml"])
+def test_written__bins_and_a_missing_value_are_read_as_they_were(name: str, tmp_path: Path) -> None:
+    data = {"x": [1.0, 2.0, 3.0, 4.0, None, None], "y": list("aabbab")}
+    network = BayesianNetwork.learn(
+        data, discretize={"x": [2.0]}, required=[("x", "y")], missing="category"
+    )
+    network.write(tmp_path / name)
+    found = BayesianNetwork.read(tmp_path / name)
+    assert found == network
+    assert found.states["x"] == ("(-inf, 2]", "(2, inf)", None)
+    for value in (1.5, None):
+        expected = network.query("y", {"x": value}).probabilities
+        assert (found.query("y", {"x": value}).probabilities == expected).all()
+    rows = {"x": [1.5, None]}
+    assert (found.predict_proba(rows, "y") == network.predict_proba(rows, "y")).all()
+    # Beside other states, and beside bins with gaps between them, it is a text.
+    for states in (("a", "None"), ("(-inf, 2]", "(3, inf)", "None")):
+        share = [1 / len(states)] * len(states)
+        BayesianNetwork({"x": states}, {}, {"x": share}).write(tmp_path / name, force=True)
+        assert BayesianNetwork.read(tmp_path / name).states == {"x": states}
+
+
 def test_evidence_of_which_nothing_is_a_state__is_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

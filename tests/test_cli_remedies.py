@@ -17,7 +17,7 @@ from fastbayes.cli.remedies import in_options
         (["fit"], "over memory_limit=20,000,000: less", "over --memory-limit 20,000,000: less"),
         (["fit"], "raise memory_limit", "raise --memory-limit"),
         (["fit"], "name it in `categorical`", "name it in --categorical"),
-        (["fit"], "use unseen='ignore' or 'smooth'", "use --unseen ignore or 'smooth'"),
+        (["fit"], "use unseen='ignore', or fit again", "use --unseen ignore, or fit again"),
         (["predict"], "use unseen='ignore'", "use fit --unseen ignore"),
         (["fit"], "columns=[...] selects those", "--columns ... selects those"),
         (["fit"], "columns=[] selects nothing", "--columns '' selects nothing"),

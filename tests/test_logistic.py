@@ -63,7 +63,7 @@ def test_missing_and_unseen_values_add_nothing_and_missing_numbers_are_the_mean(
         score = model.intercept_ + model.coef_[:, at] + mean * model.coef_[:, -1]
         joint = model.log_joint(frame)[0]
         np.testing.assert_allclose(joint - joint.mean(), score, atol=1e-9)
-    with pytest.raises(DataError, match=r"column 'a'.*'new' was not seen"):
+    with pytest.raises(DataError, match=r"'a'.*'new' was not seen at fit; use unseen='ignore', or"):
         LR(unseen="error").fit(table, "y").predict({"a": ["new"], "b": ["w1"], "x": [mean]})
 
 

@@ -163,7 +163,9 @@ def test_unseen_values__are_missing_or_an_error() -> None:
     found = network.predict_proba(data, "lung")
     margin = network.query("lung").probabilities
     np.testing.assert_allclose(found, [[0.1, 0.9], margin, margin], atol=1e-15)
-    with pytest.raises(DataError, match=r"column 'smoke', row 1: value 'maybe'"):
+    # Networks do not take 'smooth', which classifiers do.
+    remedy = "column 'smoke', row 1: value 'maybe' .*; use unseen='ignore', or fit again"
+    with pytest.raises(DataError, match=remedy):
         network.predict_proba(data, "lung", unseen="error")
     with pytest.raises(DataError, match=r"column 'smoke', row 1: value 'maybe'"):
         network.log_evidences(data, unseen="error")
@@ -202,6 +204,37 @@ def test_missing_as_a_state__is_observed() -> None:
     found = network.predict_proba(data.select(["a"]), "b")
     assert found[1] == pytest.approx(network.query("b", {"a": None}).probabilities, abs=1e-14)
     assert network.log_evidences(data.select(["a"])) == pytest.approx([math.log(0.5)] * 4)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("kinds", "values"),
+    [
+        (["a", "b"], ["a", "b", None, "c"]),
+        ([1, 2], [1, 2, None, 3]),
+        (["(-inf, 2]", "(2, inf)"], [1.0, 2.5, None, math.nan]),
+        (["(-inf, 2]", "(2, inf)"], ["(-inf, 2]", "(2, inf)", None, None]),
+    ],
+    ids=["text", "whole", "numbers", "bins"],
+)
+def test_missing_as_a_state__wherever_it_stands(
+    kinds: list[Any], values: list[Any], place: int
+) -> None:
+    states = {"r": [*kinds[:place], None, *kinds[place:]], "c": ["u", "v"]}
+    tables = {"r": [0.125, 0.25, 0.625], "c": [[0.1, 0.9], [0.3, 0.7], [0.6, 0.4]]}
+    network = BayesianNetwork(states, {"c": ["r"]}, tables)
+    asked = [*values[:3], None]
+    if values[3] is not None and values[3] == values[3]:
+        asked = asked[:3]  # the last value is no state: it is not observed
+    given = [network.query("c", {"r": value}).probabilities for value in asked]
+    given += [network.query("c").probabilities] * (4 - len(asked))
+    assert np.allclose(network.predict_proba({"r": values}, "c"), given, rtol=0, atol=1e-14)
+    rows = {"r": asked, "c": ["u", "v", "u", "v"][: len(asked)]}
+    joint = network.log_joint(rows)
+    assert np.allclose(network.log_evidences(rows), joint, rtol=1e-14, atol=0)
+    assert network.log_likelihood(rows) == pytest.approx(joint.sum(), rel=1e-14)
+    target = [network.query("r", {"c": c}).probabilities for c in "uv"]
+    assert np.allclose(network.predict_proba({"c": ["u", "v"]}, "r"), target, rtol=0, atol=1e-14)
 
 
 def test_bins__are_read_from_numbers() -> None:

@@ -37,6 +37,15 @@ def changed(**parts: Any) -> dict[str, Any]:
         ({"states": {"sky": ["blue"]}}, "node 'sky' has no table"),
         ({"states": {"rain": []}}, "node 'rain': its states"),
         ({"states": {"rain": ["no", "no"]}}, "node 'rain': its states"),
+        (
+            {"states": {"rain": [2**64, 1]}},
+            f"node 'rain': its state {2**64} does not fit in 64 bits; give its states as text",
+        ),
+        ({"states": {"rain": [None, -(2**63) - 1]}}, f"'rain': its state {-(2**63) - 1} does not"),
+        (
+            {"states": {"rain": [-1, np.uint64(2**63)]}},
+            f"node 'rain': its state {2**63} does not fit in 64 bits beside negative ones; give",
+        ),
         ({"tables": {"wet": [0.5, 0.5]}}, r"node 'wet': its table is \(2,\), .* ask \(2, 2\)"),
         ({"tables": {"rain": [1.25, -0.25]}}, "node 'rain': .* no probability"),
         ({"tables": {"rain": [np.nan, 1.0]}}, "node 'rain': .* no probability"),
@@ -46,6 +55,21 @@ def changed(**parts: Any) -> dict[str, Any]:
 def test_what_is_no_network__is_refused(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BayesianNetwork(**changed(**parts))
+
+
+@pytest.mark.parametrize("first", [2**63, np.uint64(2**64 - 1), -(2**63)])
+def test_whole_numbers_of_64_bits__are_states(first: Any) -> None:
+    network = BayesianNetwork(**changed(states={"rain": [first, 1]}))
+    rain = pa.array([first, 1], pa.int64() if first < 0 else pa.uint64())
+    given = [network.query("wet", {"rain": state}).probabilities for state in (first, 1)]
+    np.testing.assert_allclose(network.predict_proba({"rain": rain}, "wet"), given, atol=1e-14)
+    assert network.predict({"wet": [False, True]}, "rain").tolist() == [first, first]
+    drawn = network.sample(9, seed=1)["rain"]
+    assert drawn.type == rain.type
+    assert {*drawn.to_pylist()} == {first, 1}
+    assert network.table("rain")["rain"].to_pylist() == [first, 1]
+    wet = {"rain": rain, "wet": [True, True]}
+    np.testing.assert_allclose(network.log_evidences(wet), network.log_joint(wet))
 
 
 def test_log_joint__is_the_product_of_the_tables() -> None:

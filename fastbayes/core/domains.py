@@ -170,7 +170,7 @@ def domain(name: str, values: Any) -> pa.Array:
     if isinstance(values, (str, bytes)):
         raise SchemaError(f"domains[{name!r}]={values!r}: give a list of values, [{values!r}]")
     try:
-        given = values if isinstance(values, pa.Array) else _array(list(values))
+        given = values if isinstance(values, pa.Array) else array_of(list(values))
         given = given.cast(value_type(name, given.type))
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise SchemaError(f"domains[{name!r}]: {error}; list values of one type") from error
@@ -186,7 +186,8 @@ def domain(name: str, values: Any) -> pa.Array:
     return result
 
 
-def _array(values: list[Any]) -> pa.Array:
+def array_of(values: Sequence[Any]) -> pa.Array:
+    """Return values as an Arrow array; whole numbers from 2**63 on as uint64."""
     try:
         return pa.array(values)
     except OverflowError:  # beyond int64, which is what pyarrow tries

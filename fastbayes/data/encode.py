@@ -473,7 +473,7 @@ class Encoder:
         value = rows.column(book.name)[at].as_py()
         what = "was not seen at fit" if self.applying else "is outside the declared domain"
         remedy = (
-            "use unseen='ignore' or 'smooth', or fit again with it"
+            "use unseen='ignore', or fit again with it"
             if self.applying
             else f"add it to domains[{book.name!r}] or correct the row"
         )

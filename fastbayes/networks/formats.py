@@ -58,7 +58,8 @@ class FormatsMixin(NetworkTables):
         Returns
         -------
         Self
-            Nodes and states in the order of the file; states are text, such as "1".
+            Nodes and states in the order of the file; states are text, such as "1". Beside bins,
+            "None" is None: a missing value is a state there.
 
         Raises
         ------
@@ -95,7 +96,8 @@ class FormatsMixin(NetworkTables):
 
         Notes
         -----
-        `read_bif` gives the same network, to the last bit, where its nodes and states are text.
+        `read_bif` gives the same network, to the last bit, where its nodes and states are text, or
+        bins and None.
         Of a table that keeps some rows alone, these and the `default` of the others are written.
         """
         self._write(bif, path, force)
@@ -113,7 +115,7 @@ class FormatsMixin(NetworkTables):
         Returns
         -------
         Self
-            States are text.
+            States are text, but for None beside bins, as in `read_bif`.
 
         Raises
         ------

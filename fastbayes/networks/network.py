@@ -38,8 +38,8 @@ class BayesianNetwork(QueryMixin, SampleMixin, LearnMixin, FormatsMixin, PlotMix
     ------
     ValueError
         When a parent is no node, parents go round in a circle, a table has another shape, holds
-        what is no probability, or a row of it does not sum to 1 to 1e-9; the message names the
-        node.
+        what is no probability, or a row of it does not sum to 1 to 1e-9; when a state is a whole
+        number that does not fit in 64 bits. The message names the node.
 
     Examples
     --------

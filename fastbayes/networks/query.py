@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.date_parts import DatePart
+from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature, Schema
@@ -29,7 +30,7 @@ from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.row_posteriors import RowEvidence, RowPosteriors, columns_of
+from fastbayes.networks.infer.row_posteriors import Column, RowEvidence, RowPosteriors, columns_of
 from fastbayes.scan import engine
 
 logger = logging.getLogger("fastbayes")
@@ -342,9 +343,10 @@ class QueryMixin(NetworkTables):
         ----------
         data
             As `source` in `fastbayes.count`. Columns that are nodes are the evidence; a missing
-            value, and a node without a column, is not observed. The target's own column and
-            columns that are no nodes are not read. Bins are given as numbers, or as themselves;
-            parts of dates that the network learned from, as columns of their own, or as the dates.
+            value is the state None, where there is one, else it is not observed, nor is a node
+            without a column. The target's own column and columns that are no nodes are not read.
+            Bins are given as numbers, or as themselves; parts of dates that the network learned
+            from, as columns of their own, or as the dates.
         target
             A node.
         unseen
@@ -407,8 +409,7 @@ class QueryMixin(NetworkTables):
         posteriors = RowPosteriors(self.coded(sparse=True), place, rows.nodes, max_cells, nothing)
 
         def score(batch: Batch, out: Floats) -> int:
-            known = {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}
-            return posteriors.posterior(known, out, batch.cells)
+            return posteriors.posterior(rows.observed(batch), out, batch.cells)
 
         found, lost = scored(rows, score, len(self.states[name]), unseen=unseen, threads=threads)
         if lost and impossible == "error":
@@ -453,7 +454,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         data
-            As in `predict_proba`; what is missing is summed out.
+            As in `predict_proba`; what is not observed is summed out.
         unseen, null_values, filesystem, threads
             As in `predict_proba`.
 
@@ -488,9 +489,7 @@ class QueryMixin(NetworkTables):
 
         def score(batch: Batch, out: Floats) -> int:
             found = out[: batch.n_rows, 0]
-            evidence.log_evidence(
-                {rows.nodes[j]: c for j, c in columns_of(batch.codes).items()}, found
-            )
+            evidence.log_evidence(rows.observed(batch), found)
             if batch.weight is not None:
                 found *= batch.weight
                 out[batch.n_rows :] = 0.0  # for rows that weigh nothing, which are not among them
@@ -505,7 +504,7 @@ class QueryMixin(NetworkTables):
         Parameters
         ----------
         data
-            As in `predict_proba`; what is missing is summed out.
+            As in `predict_proba`; what is not observed is summed out.
         sample_weight
             The name of a weight column of data, or (n_rows,) weights, finite and not negative.
         **options
@@ -556,6 +555,8 @@ class NetworkRows:
     nodes   their places in the network, in the order of the schema
     labels  places in the schema of columns in which bins are given as text
     weight  name of the weight column
+    moved   by node of which the state None is not the last one: the place of the state that each
+            code means, and what the codes beyond become
     """
 
     source: Source
@@ -563,6 +564,14 @@ class NetworkRows:
     nodes: list[int]
     labels: list[int]
     weight: str | None = None
+    moved: Mapping[int, NDArray[np.uint32]] = field(default_factory=dict)
+
+    def observed(self, batch: Batch) -> dict[int, Column]:
+        """Return the states of each node in the rows of a batch, by their places."""
+        codes = {self.nodes[j]: column for j, column in columns_of(batch.codes).items()}
+        for node in self.moved.keys() & codes.keys():
+            codes[node] = self.moved[node].astype(codes[node].dtype)[codes[node]]
+        return codes
 
 
 def opened(
@@ -609,7 +618,15 @@ def opened(
         [i for i, n in enumerate(states) if n in names],
         [names.index(n) for n in texts],
         weight,
+        {i: _moved(known) for i, known in enumerate(states.values()) if None in known[:-1]},
     )
+
+
+def _moved(states: Sequence[Any]) -> NDArray[np.uint32]:
+    """Return the places of states by their codes: values in their order, None, an unseen one."""
+    gap = states.index(None)
+    others = [place for place in range(len(states)) if place != gap]
+    return np.array([*others, gap, len(states)], np.uint32)
 
 
 def scored(
@@ -691,19 +708,20 @@ def _no_bin(feature: Feature, block: Any, place: Place) -> DataError:
 
 
 def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) -> Schema:
-    """Return the schema that codes values as places among the states; missing is beyond, or None.
+    """Return the schema that codes values as places among the states that are not None.
 
-    `cuts` are the cut points of nodes whose states are bins. Raises SchemaError when the states of
-    a node are of several types.
+    The next code is that of a missing value, which is None where that is a state. `cuts` are
+    the cut points of nodes whose states are bins. Raises SchemaError when the states of a node are
+    of several types.
     """
     features = []
     for node, values in states.items():
         if node in cuts:
             features.append(Feature.binned(node, cuts[node]))
             continue
-        known = [*values][: -1 if values[-1] is None else None]
+        known = [value for value in values if value is not None]
         try:
-            column = pa.array(known)
+            column = array_of(known)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"node {node!r}: its states {known} are of several types; no column has such"

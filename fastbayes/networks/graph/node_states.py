@@ -26,7 +26,7 @@ class NodeStates:
         Its name.
     values
         The states, all different: values; or bins as `intervals` writes them, "(-inf, 2.5]" and
-        "(2.5, inf)"; with None last where a missing value is a state.
+        "(2.5, inf)"; and None where a missing value is a state.
 
     Attributes
     ----------
@@ -39,8 +39,10 @@ class NodeStates:
     def __init__(self, node: str, values: Sequence[Any]) -> None:
         self.node = node
         self.codes = {value: code for code, value in enumerate(values)}
-        gap = len(values) > 0 and values[-1] is None
-        self.cuts = cut_points(values[:-1] if gap else values)
+        known = [value for value in values if value is not None]
+        self.cuts = cut_points(known)
+        # The places of the bins.
+        self._bins = [] if self.cuts is None else [self.codes[value] for value in known]
 
     def code(self, value: Any) -> int:
         """Return the place of the state that a value is, or of the bin that it falls into.
@@ -77,7 +79,7 @@ class NodeStates:
                 f"bins {self._listed()}"
             )
         # As in columns of numbers: bin k is (cuts[k - 1], cuts[k]].
-        return int(np.searchsorted(self.cuts, number, side="left"))
+        return self._bins[np.searchsorted(self.cuts, number, side="left")]
 
     def _listed(self) -> str:
         known = [*self.codes]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.domains import array_of
 from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.graph.node_states import NodeStates
 
@@ -236,9 +237,12 @@ def aligned(lines: Sequence[Sequence[str]], left: int) -> list[str]:
 
 
 def as_column(states: Sequence[Any]) -> pa.Array:
-    """Return states as an Arrow array; as text where they are of several types."""
+    """Return states as an Arrow array; as text where they are of several types.
+
+    Raises OverflowError where a whole number does not fit in 64 bits, or not beside the others.
+    """
     try:
-        return pa.array(states)
+        return array_of(states)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return _as_text(states)
 

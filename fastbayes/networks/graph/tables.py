@@ -69,6 +69,7 @@ class NetworkTables(DAG):
         for node, values in known.items():
             if not values or len(by_node[node].codes) < len(values):
                 raise ValueError(f"node {node!r}: its states {list(values)} are not distinct")
+            _check_numbers(node, values)
         filled = {node: self._checked(node, known, tables) for node in self.nodes}
         self.states: dict[str, tuple[Any, ...]] = known
         # A SparseTable where a family has too many configurations to keep a row for each.
@@ -322,6 +323,23 @@ class NetworkTables(DAG):
         self._named(given)
         place = {node: i for i, node in enumerate(self.nodes)}
         return {place[node]: self._states[node].code(value) for node, value in given.items()}
+
+
+def _check_numbers(node: str, values: Sequence[Any]) -> None:
+    """Raise ValueError where no column could hold the whole numbers that are states."""
+    whole = (int(value) for value in values if isinstance(value, (int, np.integer)))
+    large = [number for number in whole if not -(2**63) <= number < 2**63]
+    if not large:
+        return
+    try:
+        as_column(values)
+    except OverflowError:
+        most = max(large, key=abs)
+        beside = "" if most < 0 or most >= 2**64 else " beside negative ones"
+        raise ValueError(
+            f"node {node!r}: its state {most} does not fit in 64 bits{beside}; "
+            "give its states as text"
+        ) from None
 
 
 def _same(table: Table, other: Table) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fastbayes.core.domains import cut_points
 from fastbayes.core.errors import DataError, FileFormatError, warn
 from fastbayes.core.files import atomic
 from fastbayes.networks.graph.coded import Floats, SparseTable, Table, fits
@@ -35,7 +36,7 @@ brief = _brief.repr
 class ParsedNetwork(NamedTuple):
     """What a network is made of, as `BayesianNetwork` takes it."""
 
-    states: dict[str, tuple[str, ...]]
+    states: dict[str, tuple[str | None, ...]]
     parents: dict[str, tuple[str, ...]]
     tables: dict[str, Table]
 
@@ -162,7 +163,7 @@ class NetworkBuilder:
             made[node] = self._made(self._families[node], whole)
         self._scale(made)
         return ParsedNetwork(
-            {node: tuple(codes) for node, codes in self._codes.items()},
+            {node: _states(codes) for node, codes in self._codes.items()},
             {node: self._families[node].parents for node in self._codes},
             {node: rows.table() for node, rows in made.items()},
         )
@@ -309,6 +310,18 @@ class NetworkBuilder:
                 return row.at
         given = family.table or family.default
         return given.at if given else family.at
+
+
+def _states(texts: Iterable[str]) -> tuple[str | None, ...]:
+    """Return states as they are written; `None` beside bins is a missing value, no text.
+
+    Data have numbers for bins, and none where one is missing: no text could stand for it.
+    """
+    listed = tuple(texts)
+    gap = str(None)
+    if gap in listed and cut_points([text for text in listed if text != gap]) is not None:
+        return tuple(None if text == gap else text for text in listed)
+    return listed
 
 
 def contents(path: str | os.PathLike[str]) -> bytes:
