@@ -197,18 +197,23 @@ class _Repeated:
         )
         if not alike:
             return None
+        with _making:
+            for each in others:
+                if each.counter is None and each.rows.num_rows == self.rows.num_rows:
+                    each.sums = None  # this takes its place, and its memory
         own = {name: own[name] for name in self.parts}  # in the same order
         arrays = _arrays(own)
-        pairs, sums = [*zip(self.arrays, arrays, strict=True)], self.sums
+        counter, pairs = self.made(), [*zip(self.arrays, arrays, strict=True)]
+        sums = None
         if self.sums is not None:
             sums = self.sums.elsewhere()
             pairs += zip(self.sums.arrays, sums.arrays, strict=True)
         within = _longest(others, 1)[0].counter if others else None
-        made: dict[str, Any] = {"counter": self.made().copy(pairs, lend, within), "sums": sums}
+        made: dict[str, Any] = {"counter": counter.copy(pairs, lend, within), "sums": sums}
         return replace(self, counts=counts, parts=own, arrays=arrays, copied=True, **made)
 
     def made(self) -> Any:
-        """Return the counter, made at the first time."""
+        """Return the counter, made at the first time; from then on the sums are kept."""
         with _making:
             if self.counter is None:
                 calls = self.calls
@@ -244,7 +249,7 @@ def _longest(held: list[_Repeated], n: int = LENGTHS - 1) -> list[_Repeated]:
     return sorted(held, key=lambda each: -each.rows.num_rows)[:n]
 
 
-# Held while a thread makes a counter that another one asks for, too.
+# Held while a thread makes a counter, which another one may ask for, too, or lets go of its sums.
 _making = threading.Lock()
 
 

@@ -87,8 +87,9 @@ class RepeatedSums:
                 if alike:
                     adding.append((partial(self._add, columns, alike[:1]), alike[0][1], len(alike)))
             self._moving = [(self._classes, self._classes.itemsize)]
+        held = self.reader, self._parts, self._classes  # not this, which holds the calls
         self._coding, self._adding = (
-            [self._kernels.BlockCalls(_noted(work), *times, self) for work, *times in some]
+            [self._kernels.BlockCalls(_noted(work), *times, held) for work, *times in some]
             for some in (works, adding)
         )
 
