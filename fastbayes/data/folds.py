@@ -196,7 +196,7 @@ def folds_for(n_rows: int, classes: Sequence[int] = ()) -> int:
 
 
 class FoldsByColumn(Folds):
-    """A fold for each value of a column."""
+    """A fold for each value that rows have in a column; its dictionary may hold others."""
 
     def __init__(self, columns: pa.Schema, column: str) -> None:
         if column not in columns.names:
@@ -207,6 +207,7 @@ class FoldsByColumn(Folds):
         value_type(column, columns.field(column).type, "the folds")
         self.column = column
         self._encoder = Encoder.learning(columns.empty_table().select([column]).schema, column)
+        self._met: set[int] = set()  # codes of the values that rows have
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
@@ -219,13 +220,16 @@ class FoldsByColumn(Folds):
                 f"column {self.column!r}, {place.row(at)}: there is no fold; name one for each row"
             )
         assert encoded.batch.classes is not None
-        return encoded.batch.classes.astype(np.int64)
+        codes = encoded.batch.classes.astype(np.int64)
+        self._met.update(np.flatnonzero(np.bincount(codes)).tolist())
+        return codes
 
     def know(self, values: pa.Array) -> None:
         """Take values that were met elsewhere."""
         book: Any = self._encoder.target
         book.widen(values.type)
-        book.encode(values, dispatch.numpy_twin("reading.encode"))
+        codes = book.encode(values, dispatch.numpy_twin("reading.encode"))
+        self._met.update(codes.tolist())
 
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in the order of the column's values, and these as text."""
@@ -237,7 +241,8 @@ class FoldsByColumn(Folds):
         return self._values().take(self._order())
 
     def _order(self) -> pa.Array:
-        return pc.array_sort_indices(self._values())
+        order = pc.array_sort_indices(self._values())
+        return order.filter(pc.is_in(order, pa.array(sorted(self._met), order.type)))
 
     def _values(self) -> pa.Array:
         book: Any = self._encoder.target
