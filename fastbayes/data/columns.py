@@ -24,6 +24,7 @@ from fastbayes.core.domains import (
     texts_of,
     value_type,
 )
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import ABSENT, FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
@@ -557,7 +558,7 @@ def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bo
     Without a copy where it can be.
     """
     if column.type != pa.float64():
-        column = column.cast(pa.float64(), safe=False)
+        column = doubles(column)
     array = combine(chunks_of(column))
     validity, values = array.buffers()
     if values is None:  # as Arrow may have it where all is null
@@ -610,7 +611,7 @@ def prepare(
     if is_text(array.type):
         return _coded(book, *book.encode_rows(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
-        array = array.cast(pa.float64(), safe=False)
+        array = doubles(array)
     array = array.dictionary_encode()
     found = [book.lookup(_exact(array.dictionary), n, kernels)]
     return _prepared(book, integers_of(array.indices), 0, found)
@@ -620,7 +621,7 @@ def _exact(entries: pa.Array) -> pa.Array:
     """Return values, numbers that are no integers as float64."""
     if pa.types.is_floating(entries.type) or pa.types.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
-        return pc.add(entries.cast(pa.float64(), safe=False), 0.0)
+        return pc.add(doubles(entries), 0.0)
     return entries
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import value_type
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
@@ -153,7 +154,7 @@ class FoldsByClass(Folds):
 def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:
     """Return where weights are above 0; SchemaError where they are no numbers."""
     check_number(name, weights.type)
-    numbers = weights.cast(pa.float64(), safe=False).fill_null(0.0)
+    numbers = doubles(weights).fill_null(0.0)
     return np.asarray(numbers.to_numpy(zero_copy_only=False) > 0)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.domains import decoded
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import Chooser, Selection, unknown_column
 from fastbayes.data.nested import flat
@@ -368,10 +369,13 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
     if pa.types.is_dictionary(want):
         if have.value_type == want.value_type:
             return array
-        values = array.dictionary.cast(want.value_type, safe=False)
+        entries, wide = array.dictionary, want.value_type
+        values = doubles(entries) if wide == pa.float64() else entries.cast(wide, safe=False)
         return pa.DictionaryArray.from_arrays(array.indices, values)
     try:
         # integers beyond 2**53 round to the nearest float64; nothing else wraps around
+        if unified == pa.float64():
+            return doubles(array)
         return array.cast(unified, safe=not pa.types.is_floating(unified))
     except pa.ArrowInvalid as error:
         raise DataError(f"{origin}: column {field.name!r}: {error}") from error
