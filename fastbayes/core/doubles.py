@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.types as t
 from numpy.typing import NDArray
 
-# Whole numbers, and powers of ten, that float64 holds exactly: a quotient of two rounds once.
-_EXACT, _POWERS = 1 << 53, 22
+# Whole numbers up to this one float64 tells apart, and holds powers of ten up to that of _POWERS:
+# a quotient of two such rounds once.
+MOST_EXACT, _POWERS = 1 << 53, 22
 # Decimals whose digits are read as text, by the 64-bit words of one.
 _WIDE = {2: pa.decimal128(38, 0), 4: pa.decimal256(76, 0)}
 
@@ -43,7 +44,7 @@ def _of_decimals(column: pa.Array) -> pa.Array:
     held = np.frombuffer(data, kind, n * width // kind.itemsize, column.offset * width)
     words = held.reshape(n, -1)
     low = words[:, 0]
-    exact = (low >= -_EXACT) & (low <= _EXACT) & (abs(scale) <= _POWERS)
+    exact = (low >= -MOST_EXACT) & (low <= MOST_EXACT) & (abs(scale) <= _POWERS)
     for word in words[:, 1:].T:
         exact &= word == low >> 63
     power = 10.0 ** min(abs(scale), _POWERS)

@@ -21,7 +21,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
-from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
+from fastbayes.data.segments import Segment, Source, SourceView, combine, join, numbers, reblock
 from fastbayes.kernels import dispatch
 
 Codes = NDArray[np.int64]
@@ -125,7 +125,7 @@ class FoldsByClass(Folds):
         n = sum(sizes.values())
         codes = np.zeros(n, np.int64)
         if labels:
-            codes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
+            codes = combine(labels).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
         part = (codes >= 0) & (np.concatenate(heavy) if heavy else True)
         # In the order in which they appear among these rows.

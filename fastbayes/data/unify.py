@@ -45,6 +45,10 @@ def without_dictionary(column: pa.Array) -> pa.Array:
     return (column if kind == plain else column.cast(plain)).dictionary_decode()
 
 
+# Some of these float64 cannot tell apart.
+LONG_INTEGERS = (pa.int64(), pa.uint64())
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Return whether values of this type are integers, floats or decimals."""
     return bool(
@@ -366,16 +370,18 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
         )
     if is_text(want) or _is_binary(want):
         return array  # another encoding of the same values: whoever encodes merges by value
+    if decoded(want) == pa.float64() and decoded(have) in LONG_INTEGERS:
+        # Numbers round to the nearest float64, categories must not: whoever encodes knows which.
+        return array
     if pa.types.is_dictionary(want):
         if have.value_type == want.value_type:
             return array
-        entries, wide = array.dictionary, want.value_type
-        values = doubles(entries) if wide == pa.float64() else entries.cast(wide, safe=False)
+        entries = pa.field(field.name, want.value_type)
+        values = _cast(array.dictionary, entries, origin)
         return pa.DictionaryArray.from_arrays(array.indices, values)
+    if unified == pa.float64():
+        return doubles(array)
     try:
-        # integers beyond 2**53 round to the nearest float64; nothing else wraps around
-        if unified == pa.float64():
-            return doubles(array)
         return array.cast(unified, safe=not pa.types.is_floating(unified))
     except pa.ArrowInvalid as error:
         raise DataError(f"{origin}: column {field.name!r}: {error}") from error
