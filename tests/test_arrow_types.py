@@ -293,3 +293,18 @@ def test_whole_numbers__beside_doubles_are_numbers_or_the_same_categories(tmp_pa
     files = files_of(tmp_path, [pa.array([WIDE, 1]), pa.array([1.5, 2.5])])
     cut = fb.count(files, "y", numeric={"x": [2.0**53 - 1]}).values
     assert cut.counts.tolist() == [[1, 2], [1, 0], [0, 0]]
+
+
+def test_whole_numbers__without_a_sign_beside_others(tmp_path: Path) -> None:
+    most = 2**63 + 5
+    for coded in (False, True):
+        columns = [pa.array([1, most], pa.uint64()), pa.array([-1, 1])]
+        files = files_of(tmp_path, [c.dictionary_encode() if coded else c for c in columns])
+        for some in (files, files[::-1]):
+            for how in ({}, {"categorical": ["x"]}):
+                with pytest.raises(
+                    DataError,
+                    match=rf"0\.parquet: column 'x' holds {most}, but is int64 elsewhere, which "
+                    rf"ends at {2**63 - 1}; cast it to one type in all places, double or text",
+                ):
+                    fb.count(some, "y", **how)

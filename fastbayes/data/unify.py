@@ -384,7 +384,13 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
     try:
         return array.cast(unified, safe=not pa.types.is_floating(unified))
     except pa.ArrowInvalid as error:
-        raise DataError(f"{origin}: column {field.name!r}: {error}") from error
+        what = f"{origin}: column {field.name!r}"
+        if have == pa.uint64():
+            raise DataError(
+                f"{what} holds {pc.max(array)}, but is {want} elsewhere, which ends at "
+                f"{(1 << 63) - 1}; cast it to one type in all places, double or text"
+            ) from error
+        raise DataError(f"{what}: {error}") from error
 
 
 def blanked(array: pa.Array, nulls: pa.Array) -> pa.Array:
