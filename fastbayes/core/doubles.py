@@ -43,14 +43,14 @@ def _of_decimals(column: pa.Array) -> pa.Array:
     kind = np.dtype(np.int32 if width == 4 else np.int64)
     held = np.frombuffer(data, kind, n * width // kind.itemsize, column.offset * width)
     words = held.reshape(n, -1)
-    low = words[:, 0]
-    exact = (low >= -MOST_EXACT) & (low <= MOST_EXACT) & (abs(scale) <= _POWERS)
+    low = np.ascontiguousarray(words[:, 0])
+    rounded = (low < -MOST_EXACT) | (low > MOST_EXACT) | (abs(scale) > _POWERS)
     for word in words[:, 1:].T:
-        exact &= word == low >> 63
+        rounded |= word != low >> 63
     power = 10.0 ** min(abs(scale), _POWERS)
     numbers = low / power if scale >= 0 else low * power
     null = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    odd = np.flatnonzero(~exact if null is None else ~(exact | null))
+    odd = np.flatnonzero(rounded if null is None else rounded & ~null)
     if len(odd):
         numbers[odd] = _by_text(words[odd], scale)
     return pa.array(numbers, mask=null)
