@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.core.errors import SchemaError
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.statistics.bundle import Statistics
 
 N = 12
@@ -238,3 +238,73 @@ def test_decimals__are_numbers_or_categories() -> None:
     values = fb.count(rows, "y", categorical="x").schema.features[0].values
     assert values is not None
     assert values.to_pylist() == [1.1, 2.25]
+
+
+def files_of(folder: Path, columns: list[pa.Array]) -> list[Path]:
+    """Return a file for each column x, beside a y of two classes."""
+    files = [folder / f"{i}.parquet" for i in range(len(columns))]
+    for file, x in zip(files, columns, strict=True):
+        pq.write_table(pa.table({"x": x, "y": ["p", "q"] * (len(x) // 2)}), file)
+    return files
+
+
+WIDE = 2**53 + 1
+
+
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()], ids=str)
+@pytest.mark.parametrize("how", ["feature", "class", "folds"])
+def test_whole_numbers__that_doubles_elsewhere_cannot_tell_apart(
+    kind: pa.DataType, coded: bool, how: str, tmp_path: Path
+) -> None:
+    columns = [pa.array([2**53, None, WIDE, 1], kind), pa.array([1.5, 2.5])]
+    if how == "folds":
+        columns[0] = columns[0].fill_null(3)
+    files = files_of(tmp_path, [c.dictionary_encode() if coded else c for c in columns])
+    for some in (files, files[::-1]):
+        with pytest.raises(
+            DataError,
+            match=rf"column 'x', row 2 of \S+0\.parquet: {WIDE} is a whole number beyond 2\*\*53, "
+            r".* double elsewhere.*; cast it to one type, such as string",
+        ):
+            if how == "feature":
+                fb.count(some, "y", categorical=["x"])
+            elif how == "class":
+                fb.count(some, "x")
+            else:
+                fb.count(some, "y", folds="x")
+    tables = [pq.read_table(file) for file in files]
+    texts = [t.set_column(0, "x", t["x"].cast(pa.string())) for t in tables]
+    for file, table in zip(files, texts, strict=True):
+        pq.write_table(table, file)
+    told = fb.count(files, "y", categorical=["x"]).schema.categorical[0].values
+    assert told is not None
+    assert str(WIDE) in told.to_pylist()
+
+
+def test_whole_numbers__beside_doubles_are_numbers_or_the_same_categories(tmp_path: Path) -> None:
+    few = [pa.array([2, None, 2**53, 1]), pa.array([1.0, 2.5])]
+    files, whole = files_of(tmp_path, few), [2, None, 2**53, 1, 1.0, 2.5]
+    rows = pa.table({"x": pa.array(whole, pa.float64()), "y": ["p", "q"] * 3})
+    for some in (files, files[::-1]):
+        assert fb.count(some, "y", categorical=["x"]) == fb.count(rows, "y", categorical=["x"])
+        labels = fb.k_fold(fb.NaiveBayes(), some, "x").classes
+        assert [*labels] == [1.0, 2.0, 2.5, 2.0**53]
+    files = files_of(tmp_path, [pa.array([WIDE, 1]), pa.array([1.5, 2.5])])
+    cut = fb.count(files, "y", numeric={"x": [2.0**53 - 1]}).values
+    assert cut.counts.tolist() == [[1, 2], [1, 0], [0, 0]]
+
+
+def test_whole_numbers__without_a_sign_beside_others(tmp_path: Path) -> None:
+    most = 2**63 + 5
+    for coded in (False, True):
+        columns = [pa.array([1, most], pa.uint64()), pa.array([-1, 1])]
+        files = files_of(tmp_path, [c.dictionary_encode() if coded else c for c in columns])
+        for some in (files, files[::-1]):
+            for how in ({}, {"categorical": ["x"]}):
+                with pytest.raises(
+                    DataError,
+                    match=rf"0\.parquet: column 'x' holds {most}, but is int64 elsewhere, which "
+                    rf"ends at {2**63 - 1}; cast it to one type in all places, double or text",
+                ):
+                    fb.count(some, "y", **how)

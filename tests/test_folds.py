@@ -140,6 +140,26 @@ def test_array__is_a_column_beside_the_rows() -> None:
         assert a.parts == b.parts
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_folds__of_a_dictionary_are_those_that_rows_have(threads: int, tmp_path: Path) -> None:
+    rows = {"a": [*"uvw"] * 40, "g": ["old", "g1", "g0"] * 40, "y": [*"pqqp"] * 30}
+    plain = pa.table(rows).filter(pc.field("g") != "old")
+    kind = pa.dictionary(pa.int32(), pa.string())
+    coded = pa.table({**rows, "g": pa.array(rows["g"]).cast(kind)})
+    coded = coded.filter(pc.not_equal(coded["g"].cast(pa.string()), "old"))
+    assert len(coded["g"].chunk(0).dictionary) == 3
+    pq.write_table(coded, tmp_path / "g.parquet", row_group_size=20)
+    expected = fb.count(plain, "y", folds="g", columns=["a"])
+    for given in (coded, tmp_path / "g.parquet"):
+        found = fb.count(given, "y", folds="g", columns=["a"], threads=threads)
+        assert found.fold_names == ("g0", "g1")
+        assert found == expected
+        judged = [fb.k_fold(fb.NaiveBayes(), t, "y", folds="g").log_loss for t in (given, plain)]
+        assert judged[0] == judged[1]
+    array = fb.count(plain, "y", folds=coded["g"].combine_chunks(), columns=["a"])
+    assert (array.fold_names, array.folds) == (expected.fold_names, expected.folds)
+
+
 def test_arithmetic__keeps_folds_of_the_same_names() -> None:
     a, b = (fb.count(random_table(300, seed), "y", folds=3) for seed in (1, 2))
     both = a + b

@@ -31,6 +31,9 @@ COLUMNS = {
     "small": of(MONEY, pa.decimal32(5, 2)),
     "money": of(MONEY, pa.decimal128(5, 2)),
     "large": of(MONEY, pa.decimal256(50, 2)),
+    "hundreds": of(decimal.Decimal(100), pa.decimal128(6, -2)),
+    "tiny": pa.nulls(3, pa.decimal128(2, 5)),
+    "listed": pa.nulls(3, pa.list_(pa.decimal128(6, -2))),
     "time": of(1, pa.time32("s")),
     "nano": of(1, pa.time64("ns")),
     "span": of(1, pa.duration("us")),
@@ -44,10 +47,23 @@ COLUMNS = {
 }
 BYTES = ("binary", "readable", "view", "fixed", "uuid")
 LACKS = {
-    "csv": {*BYTES, "months", "list", "spans", "map", "empty"},
+    "csv": {*BYTES, "months", "list", "listed", "spans", "map", "empty"},
     "jsonl": {*BYTES, "span", "months", "spans", "map"},
-    "parquet": {"months", "empty"},
-    "delta": {"small", "large", "time", "nano", "span", "months", "half", "spans", "empty"},
+    "parquet": {"hundreds", "tiny", "listed", "months", "empty"},
+    "delta": {
+        "hundreds",
+        "tiny",
+        "listed",
+        "small",
+        "large",
+        "time",
+        "nano",
+        "span",
+        "months",
+        "half",
+        "spans",
+        "empty",
+    },
     "ipc": set(),
 }
 

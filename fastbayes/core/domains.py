@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as t
 from numpy.typing import NDArray
 
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.text_order import ascending_texts
 
@@ -171,7 +172,7 @@ def domain(name: str, values: Any) -> pa.Array:
         raise SchemaError(f"domains[{name!r}]={values!r}: give a list of values, [{values!r}]")
     try:
         given = values if isinstance(values, pa.Array) else array_of(list(values))
-        given = given.cast(value_type(name, given.type))
+        given = canonical_values(name, given)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise SchemaError(f"domains[{name!r}]: {error}; list values of one type") from error
     if pa.types.is_floating(given.type):
@@ -214,6 +215,14 @@ def value_type(name: str, kind: pa.DataType, use: Use = "a feature") -> pa.DataT
     remedies = REMEDIES if use == "a feature" else LABEL_REMEDIES
     remedy = next((remedy for test, remedy in remedies.items() if test(kind)), otherwise)
     raise SchemaError(f"column {name!r} has type {kind}, which cannot be {use}: {remedy}")
+
+
+def canonical_values(
+    name: str, values: pa.Array | pa.ChunkedArray, use: Use = "a feature"
+) -> pa.Array | pa.ChunkedArray:
+    """Return categorical values in their canonical type; SchemaError as `value_type` raises it."""
+    kind = value_type(name, values.type, use)
+    return doubles(values) if kind == pa.float64() else values.cast(kind)
 
 
 @lru_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -24,13 +24,20 @@ from fastbayes.core.domains import (
     texts_of,
     value_type,
 )
+from fastbayes.core.doubles import MOST_EXACT, doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import ABSENT, FEW_VALUES
 from fastbayes.data.decoded_rows import DecodedRows
 from fastbayes.data.lent_memory import lend
 from fastbayes.data.pieces import Column, Pieces, chunks_of, integers_of
 from fastbayes.data.segments import Rows, combine
-from fastbayes.data.unify import blanked, is_number, is_text
+from fastbayes.data.unify import (
+    LONG_INTEGERS,
+    blanked,
+    is_number,
+    is_text,
+    without_dictionary,
+)
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import IntegerColumn, Translation
 from fastbayes.kernels.shared.texts import MISSING, UNSEEN, Texts, TextTable
@@ -557,7 +564,7 @@ def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bo
     Without a copy where it can be.
     """
     if column.type != pa.float64():
-        column = column.cast(pa.float64(), safe=False)
+        column = doubles(column)
     array = combine(chunks_of(column))
     validity, values = array.buffers()
     if values is None:  # as Arrow may have it where all is null
@@ -572,11 +579,17 @@ def floats(column: Column, kernels: ModuleType) -> tuple[NDArray[np.float64], bo
 
 
 def prepare(
-    book: Codebook, rows: Rows, pieces: Pieces | DecodedRows, n: int, kernels: ModuleType
+    book: Codebook,
+    rows: Rows,
+    pieces: Pieces | DecodedRows,
+    n: int,
+    kernels: ModuleType,
+    at: Callable[[int], str],
 ) -> Prepared:
     """Look up a column's values; the codes are written once all sizes are known.
 
     pieces  where the integers of this column are, among others
+    at      the words for a row, by its position
     """
     t, kind = pa.types, rows.schema.field(book.name).type
     if kind != book.last_kind:
@@ -584,6 +597,8 @@ def prepare(
         book.last_kind = kind
     if t.is_null(kind) or not n:
         return _all_null(book, n)
+    if book.kind == pa.float64() and not book.fixed and decoded(kind) in LONG_INTEGERS:
+        _refuse_beyond_floats(book.name, rows.column(book.name), at)
     if t.is_boolean(kind):
         truth = _lookup(book.encode(pa.array([False, True]), kernels))
         return _prepared(book, pieces.integers(book.name), 0, [truth])
@@ -610,17 +625,31 @@ def prepare(
     if is_text(array.type):
         return _coded(book, *book.encode_rows(array, kernels))
     if t.is_floating(kind) or t.is_decimal(kind):
-        array = array.cast(pa.float64(), safe=False)
+        array = doubles(array)
     array = array.dictionary_encode()
     found = [book.lookup(_exact(array.dictionary), n, kernels)]
     return _prepared(book, integers_of(array.indices), 0, found)
+
+
+def _refuse_beyond_floats(name: str, column: Column, at: Callable[[int], str]) -> None:
+    """Raise DataError for a whole number that float64, in which others are, may not tell apart."""
+    values = combine([without_dictionary(chunk) for chunk in chunks_of(column)])
+    whole = values.fill_null(0).to_numpy(zero_copy_only=False)
+    beyond = np.flatnonzero((whole > MOST_EXACT) | (whole < -MOST_EXACT))
+    if len(beyond):
+        row = int(beyond[0])
+        raise DataError(
+            f"column {name!r}, {at(row)}: {whole[row]} is a whole number beyond 2**53, and the "
+            "column is double elsewhere, which cannot tell such numbers apart; cast it to one "
+            "type, such as string"
+        )
 
 
 def _exact(entries: pa.Array) -> pa.Array:
     """Return values, numbers that are no integers as float64."""
     if pa.types.is_floating(entries.type) or pa.types.is_decimal(entries.type):
         # Decimals equal no float, and of 0.0 and -0.0, which are equal, the first would stay.
-        return pc.add(entries.cast(pa.float64(), safe=False), 0.0)
+        return pc.add(doubles(entries), 0.0)
     return entries
 
 

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -380,13 +381,14 @@ class Encoder:
         loose = kernels.unbounded([values for values, _ in converted.values()])
         odd = {name for name, found in zip(converted, loose.tolist(), strict=True) if found}
         numeric: dict[str, NDArray[np.float64] | None] = {}
+        at = place.row if where is None else partial(_row_of_kept, place, where)
         prepared: list[Prepared] = []
         for feature, book in self.features:
             if feature.name in elsewhere:
                 numeric[feature.name] = None
                 continue
             if isinstance(book, Codebook):
-                prepared.append(found := prepare(book, rows, pieces, n, kernels))
+                prepared.append(found := prepare(book, rows, pieces, n, kernels, at))
                 if n and not (found.size or found.missing or found.unseen):  # no code is valid
                     raise corrupt(book.name)
                 continue
@@ -491,7 +493,7 @@ class Encoder:
         if self.target is None:
             return (None if self.applying else np.zeros(n, np.uint8)), 1, None
         kernels = dispatch.load("reading.encode", self._cells(n, place)[0])
-        prepared = prepare(self.target, rows, pieces, n, kernels)
+        prepared = prepare(self.target, rows, pieces, n, kernels, place.row)
         if prepared.size > MAX_CLASSES:
             raise DataError(
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
@@ -536,6 +538,11 @@ class Encoder:
         """Return a column as numbers, and whether some are null, which are NaN then."""
         check_number(name, column.type)
         return floats(column, kernels)
+
+
+def _row_of_kept(place: Place, kept: NDArray[np.int64], index: int) -> str:
+    """Return the words for the row at `index` of those that are kept."""
+    return place.row(int(kept[index]))
 
 
 def has_gaps(

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import value_type
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
-from fastbayes.data.segments import Segment, Source, SourceView, join, numbers, reblock
+from fastbayes.data.segments import Segment, Source, SourceView, combine, join, numbers, reblock
 from fastbayes.kernels import dispatch
 
 Codes = NDArray[np.int64]
@@ -124,7 +125,7 @@ class FoldsByClass(Folds):
         n = sum(sizes.values())
         codes = np.zeros(n, np.int64)
         if labels:
-            codes = pa.chunked_array(labels).combine_chunks().dictionary_encode().indices
+            codes = combine(labels).dictionary_encode().indices
             codes = codes.fill_null(-1).to_numpy(zero_copy_only=False)
         part = (codes >= 0) & (np.concatenate(heavy) if heavy else True)
         # In the order in which they appear among these rows.
@@ -153,7 +154,7 @@ class FoldsByClass(Folds):
 def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:
     """Return where weights are above 0; SchemaError where they are no numbers."""
     check_number(name, weights.type)
-    numbers = weights.cast(pa.float64(), safe=False).fill_null(0.0)
+    numbers = doubles(weights).fill_null(0.0)
     return np.asarray(numbers.to_numpy(zero_copy_only=False) > 0)
 
 
@@ -196,7 +197,7 @@ def folds_for(n_rows: int, classes: Sequence[int] = ()) -> int:
 
 
 class FoldsByColumn(Folds):
-    """A fold for each value of a column."""
+    """A fold for each value that rows have in a column; its dictionary may hold others."""
 
     def __init__(self, columns: pa.Schema, column: str) -> None:
         if column not in columns.names:
@@ -207,6 +208,7 @@ class FoldsByColumn(Folds):
         value_type(column, columns.field(column).type, "the folds")
         self.column = column
         self._encoder = Encoder.learning(columns.empty_table().select([column]).schema, column)
+        self._met: set[int] = set()  # codes of the values that rows have
 
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
@@ -219,13 +221,16 @@ class FoldsByColumn(Folds):
                 f"column {self.column!r}, {place.row(at)}: there is no fold; name one for each row"
             )
         assert encoded.batch.classes is not None
-        return encoded.batch.classes.astype(np.int64)
+        codes = encoded.batch.classes.astype(np.int64)
+        self._met.update(np.flatnonzero(np.bincount(codes)).tolist())
+        return codes
 
     def know(self, values: pa.Array) -> None:
         """Take values that were met elsewhere."""
         book: Any = self._encoder.target
         book.widen(values.type)
-        book.encode(values, dispatch.numpy_twin("reading.encode"))
+        codes = book.encode(values, dispatch.numpy_twin("reading.encode"))
+        self._met.update(codes.tolist())
 
     def names(self) -> tuple[list[int], tuple[str, ...]]:
         """Return the folds in the order of the column's values, and these as text."""
@@ -237,7 +242,8 @@ class FoldsByColumn(Folds):
         return self._values().take(self._order())
 
     def _order(self) -> pa.Array:
-        return pc.array_sort_indices(self._values())
+        order = pc.array_sort_indices(self._values())
+        return order.filter(pc.is_in(order, pa.array(sorted(self._met), order.type)))
 
     def _values(self) -> pa.Array:
         book: Any = self._encoder.target

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import (
@@ -549,6 +550,8 @@ def _same_type(arrays: Sequence[pa.Array]) -> list[pa.Array]:
             target = target and unify_types(target, array.type)
     if target is None:
         raise DataError(f"{arrays[0].type} cannot be joined with {arrays[-1].type}")
+    if target == pa.float64():
+        return [doubles(array) for array in arrays]
     return [array.cast(target, safe=is_moment(target)) for array in arrays]
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.domains import decoded
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import Chooser, Selection, unknown_column
 from fastbayes.data.nested import flat
@@ -42,6 +43,10 @@ def without_dictionary(column: pa.Array) -> pa.Array:
         return column
     plain = pa.dictionary(kind.index_type, without_views(kind.value_type), kind.ordered)
     return (column if kind == plain else column.cast(plain)).dictionary_decode()
+
+
+# Some of these float64 cannot tell apart.
+LONG_INTEGERS = (pa.int64(), pa.uint64())
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -365,16 +370,27 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
         )
     if is_text(want) or _is_binary(want):
         return array  # another encoding of the same values: whoever encodes merges by value
+    if decoded(want) == pa.float64() and decoded(have) in LONG_INTEGERS:
+        # Numbers round to the nearest float64, categories must not: whoever encodes knows which.
+        return array
     if pa.types.is_dictionary(want):
         if have.value_type == want.value_type:
             return array
-        values = array.dictionary.cast(want.value_type, safe=False)
+        entries = pa.field(field.name, want.value_type)
+        values = _cast(array.dictionary, entries, origin)
         return pa.DictionaryArray.from_arrays(array.indices, values)
+    if unified == pa.float64():
+        return doubles(array)
     try:
-        # integers beyond 2**53 round to the nearest float64; nothing else wraps around
         return array.cast(unified, safe=not pa.types.is_floating(unified))
     except pa.ArrowInvalid as error:
-        raise DataError(f"{origin}: column {field.name!r}: {error}") from error
+        what = f"{origin}: column {field.name!r}"
+        if have == pa.uint64():
+            raise DataError(
+                f"{what} holds {pc.max(array)}, but is {want} elsewhere, which ends at "
+                f"{(1 << 63) - 1}; cast it to one type in all places, double or text"
+            ) from error
+        raise DataError(f"{what}: {error}") from error
 
 
 def blanked(array: pa.Array, nulls: pa.Array) -> pa.Array:

@@ -187,11 +187,11 @@ def fold_positions(
     order: Sequence[int], codes: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each fold that occurs, by its place in the order, with the positions of its rows."""
-    place = np.empty(max(order, default=-1) + 1, np.int64)
+    place = np.full(max(*order, codes.max(initial=-1), -1) + 1, -1)
     place[list(order)] = np.arange(len(order))
-    if codes.max(initial=-1) >= len(place):
-        raise DataError("there are folds that were not counted: the rows changed; count again")
     folds = place[codes]
+    if folds.min(initial=0) < 0:
+        raise DataError("there are folds that were not counted: the rows changed; count again")
     sorted_ = np.argsort(folds, kind="stable")
     for fold, rows in enumerate(
         np.split(sorted_, np.cumsum(np.bincount(folds, minlength=len(order)))[:-1])

@@ -84,7 +84,7 @@ def _delta_holds(kind: pa.DataType) -> bool:
         or types.is_integer(kind)
         or types.is_float32(kind)
         or types.is_float64(kind)
-        or types.is_decimal128(kind)
+        or (types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)
         or types.is_boolean(kind)
         or types.is_null(kind)
         or types.is_date(kind)
@@ -96,7 +96,10 @@ def _parquet_holds(kind: pa.DataType) -> bool:
     import pyarrow.parquet as pq
 
     schema = pa.schema([("column", kind)])
-    return implemented(lambda: pq.write_metadata(schema, pa.BufferOutputStream()))
+    try:
+        return implemented(lambda: pq.write_metadata(schema, pa.BufferOutputStream()))
+    except OSError:  # of a decimal that has less than no places, or more than digits
+        return False
 
 
 # By format, but for Arrow IPC, which holds all: whether it holds a type, what is said where it does

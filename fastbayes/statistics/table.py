@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.core.domains import domain, positions, sorted_domain, value_type
+from fastbayes.core.domains import canonical_values, domain, positions, sorted_domain
+from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, from_header, to_header
 from fastbayes.statistics.class_moments import ClassMoments
@@ -211,7 +212,7 @@ def _counts(table: pa.Table) -> NDArray[Any]:
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise DataError(f"column 'n', row {row}: a count is null; give a number")
-    n = column.cast(pa.int64() if t.is_integer(kind) else pa.float64()).to_numpy()
+    n = (column.cast(pa.int64()) if t.is_integer(kind) else doubles(column)).to_numpy()
     if (bad := np.flatnonzero(~(np.isfinite(n) & (n >= 0)))).size:
         raise DataError(f"column 'n', row {int(bad[0])}: {n[bad[0]]} is not a count >= 0")
     return n
@@ -300,7 +301,7 @@ def _classes(
     column: pa.ChunkedArray, target: str, domains: Mapping[str, Any]
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the classes and the code of each row, -1 where the class is null."""
-    column = column.cast(value_type(target, column.type, "the class")).combine_chunks()
+    column = canonical_values(target, column, "the class").combine_chunks()
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     classes = domain(target, domains[target]) if target in domains else sorted_domain(column)

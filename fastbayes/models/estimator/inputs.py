@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST
+from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.picks import Selection
 from fastbayes.core.schema import Needed
@@ -309,8 +310,9 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         return X, y
     if isinstance(X, (str, os.PathLike, Mapping)):
         source = open_source(X, columns=[y])
-        pieces = [rows.column(y) for part in source.segments(ROWS) for rows in part.batches()]
-        return X, pa.chunked_array(pieces, source.schema.field(y).type)
+        kind = source.schema.field(y).type
+        read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
+        return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
     if not hasattr(X, "__arrow_c_stream__"):
         raise SchemaError(
             f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
