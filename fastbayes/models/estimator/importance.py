@@ -85,7 +85,10 @@ class Importance(ShortRepr):
         known = [n for n in FIGURES if any(getattr(c, n) is not None for c in self.columns)]
         rows = [[c.column, *(cell(getattr(c, n)) for n in known)] for c in self.columns]
         loss = "" if self.log_loss is None else f", log-loss {self.log_loss:.6f} nats"
-        lines = [f"{self.rows:,.10g} rows{loss}", "", *aligned([["column", *known], *rows])]
+        head = f"{self.rows:,.10g} rows{loss}"
+        if not rows:
+            return f"{head}: the model uses no column"
+        lines = [head, "", *aligned([["column", *known], *rows])]
         reasons: dict[str, list[str]] = {}
         for one in self.columns:
             if one.reason:
@@ -192,7 +195,7 @@ def value_terms(model: Any) -> list[Floats]:
     sizes = np.array([f.size for f in schema.categorical], np.int64)
     m, k, d = len(sizes), len(model.classes_), len(schema.features)
     found = [np.empty((int(size) + 1, k)) for size in sizes]
-    step = max(1, NUMBERS // (d * k))
+    step = max(1, NUMBERS // max(d * k, 1))
     for low in range(0, int(sizes.max(initial=-1)) + 1, step):
         at = np.arange(low, min(low + step, int(sizes.max()) + 1))
         codes = np.minimum(at, sizes[:, None]).astype(np.uint32)
@@ -340,7 +343,7 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
         source, target = opened.source, opened.target
         if y is None and target not in source.schema.names:
             target = None
-    step = max(1, NUMBERS // (len(schema.names) * max(len(model.classes_), 1)))
+    step = max(1, NUMBERS // max(len(schema.names) * len(model.classes_), 1))
     done = 0
     for segment in source.segments(BLOCK_ROWS):
         for block in segment.batches():
@@ -358,6 +361,8 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
 def _read_by(schema: Schema, table: pa.Table) -> pa.Table:
     """Return the columns that features are made of, those that are there."""
     wanted = schema.read_from(table.column_names)
+    if not wanted:  # rows have a column, and of that of the class nobody says that it is not used
+        return pa.table({str(schema.target): pa.nulls(len(table))})
     return table.select([name for name in wanted if name in table.column_names])
 
 
