@@ -25,7 +25,7 @@ from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pool
 from fastbayes.evaluation.validate.comparison import ComparisonRunner
 from fastbayes.evaluation.validate.member_rows import MemberRows
 from fastbayes.models.estimator.base import Classifier, TableRows
-from fastbayes.models.estimator.explanation import Explanation
+from fastbayes.models.estimator.explanation import LEAST_NATS, Explanation
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats, row_argmax
 from fastbayes.models.estimator.parameters import (
@@ -43,8 +43,6 @@ from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
 
-# The least that a feature says of a class in an explanation: the log of the smallest number.
-LEAST_NATS = float(np.log(np.finfo(np.float64).tiny))
 # Why rows are read more than once.
 SCANS = "Blend fits its members and then scores the rows"
 # Parameters that are those of all classifiers of tables.
