@@ -652,6 +652,18 @@ def test_sample__is_the_models() -> None:
     assert model.sample(7, seed=1).equals(model.model_.sample(7, seed=1))
 
 
+@pytest.mark.parametrize("given", [fb.LogisticRegression(), fb.WeightedNaiveBayes()])
+def test_sample_and_log_evidence__are_there_where_the_model_has_them(given: Any) -> None:
+    before = fb.Calibrated(given)
+    after = fb.Calibrated(given).fit(copies(50), "y")
+    for name in ("sample", "log_evidence"):
+        for model in (before, after):
+            with pytest.raises(AttributeError, match=f"{type(given).__name__} models P"):
+                getattr(model, name)
+        assert hasattr(fb.Calibrated, name)
+        assert hasattr(fb.Calibrated(), name)
+
+
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [

@@ -43,7 +43,7 @@ from fastbayes.models.estimator.log_space import (
 from fastbayes.models.estimator.model import ScoreRows
 from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, tolerance, whole
 from fastbayes.models.estimator.store import made
-from fastbayes.models.estimator.unavailable import unavailable, when_fitted
+from fastbayes.models.estimator.unavailable import unavailable, when_fitted, where_inner
 from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.array_rows import DropIn
 from fastbayes.scan.packed_rows import in_memory
@@ -488,6 +488,9 @@ class Calibrated(TableRows, Iterative):
         "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
     )
 
+    # A model of P(c | x) has neither, and says what has.
+    log_evidence = where_inner(TableRows.log_evidence)
+    sample = where_inner(TableRows.sample)
     # Models that take no negative numbers have none before they are fitted.
     decision_function = when_fitted(TableRows.decision_function)
 
