@@ -564,6 +564,26 @@ def test_comes_back_from_a_file(method: str, model: Any, tmp_path: Path) -> None
         assert getattr(again, name) == getattr(mapped, name)
 
 
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [False, True], [0.5, 1.5], ["0", "1"]])
+def test_class_weights__come_back_from_a_file_as_those_of_the_classes(
+    labels: list[Any], tmp_path: Path
+) -> None:
+    table = {**copies(40), "y": labels * 20}
+    given = fb.LogisticRegression(class_weight={labels[1]: 5.0}, interactions=[("copy0", "other")])
+    calibrated = fb.Calibrated(given).fit(table, "y")
+    for members in (given, [given, "tan"], {"of": given, "tree": "tan"}):
+        blend = fb.Blend(members).fit(table, "y")
+        blend.save(tmp_path / "b.fb", force=True)
+        assert repr(fb.load(tmp_path / "b.fb").members) == repr(blend.members)
+    calibrated.save(tmp_path / "m.fb")
+    again = fb.load(tmp_path / "m.fb")
+    for model in (again.model, again.model_):
+        ((label, weight),) = model.class_weight.items()
+        assert (type(label), label, weight) == (type(labels[1]), labels[1], 5.0)
+        assert model.interactions == [("copy0", "other")]
+    assert repr(again) == repr(calibrated)
+
+
 def test_predict_to__writes_what_predict_proba_says(tmp_path: Path) -> None:
     table = pa.table(copies(200, 1))
     model = fb.Calibrated(method="isotonic").fit(table, "y")

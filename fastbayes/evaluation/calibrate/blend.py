@@ -15,6 +15,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.picks import Picks
+from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
@@ -533,7 +534,9 @@ class Blend(TableRows):
         FileFormatError, SchemaError, KeyError, TypeError, ValueError
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
-        self = cls(**{**params, "members": _members(params["members"], source)})
+        stats = Statistics.from_state(header["counts"], arrays_of(arrays, "counts."), source)
+        members = _members(params["members"], source, stats.schema)
+        self = cls(**{**params, "members": members})
         self.discretize = discretize_from_json(self.discretize)
         self._check_parameters()
         models = {}
@@ -546,7 +549,6 @@ class Blend(TableRows):
                 like.get_params(deep=False), given["state"], own, source
             )
         pools = Pools.of(arrays_of(arrays, "pools."), len(header["members"]))
-        stats = Statistics.from_state(header["counts"], arrays_of(arrays, "counts."), source)
         self.dropped_ = {str(name): str(why) for name, why in header["dropped"].items()}
         losses = header["member_log_loss"].items()
         self.member_log_loss_ = {str(name): float(loss) for name, loss in losses}
@@ -559,10 +561,14 @@ class Blend(TableRows):
         return self._made_of(stats, models, pools, bool(header["named"]))
 
 
-def _members(given: Any, source: str) -> Any:
+def _members(given: Any, source: str, schema: Schema) -> Any:
     """Return the parameter `members` as it was before a file described it."""
     if isinstance(given, Mapping):
         if given.keys() == {"class", "params"} and isinstance(given["params"], Mapping):
-            return made(given, source)
-        return {name: _members(one, source) for name, one in given.items()}
-    return [_members(one, source) for one in given] if isinstance(given, list) else given
+            model = made(given, source)
+            model._name_classes(schema)
+            return model
+        return {name: _members(one, source, schema) for name, one in given.items()}
+    if isinstance(given, list):
+        return [_members(one, source, schema) for one in given]
+    return given

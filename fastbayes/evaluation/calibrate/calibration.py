@@ -634,6 +634,8 @@ class Calibrated(TableRows, Iterative):
         like = self.unfitted()
         own = arrays_of(arrays, "model.")
         model = like.from_state(like.get_params(deep=False), header["model"], own, source)
+        if given is not None and isinstance(model, TableRows):
+            self.model._name_classes(model.schema_)
         self.calibration_ = MAPS[self.method].of(arrays_of(arrays, "map."))
         k = len(model.classes_)
         self.calibration_(np.full((1, k), -np.log(k)))  # fails if made for other classes
