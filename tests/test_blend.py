@@ -479,11 +479,16 @@ def test_no_member_that_can_be_used_is_an_error_that_says_why() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: fb.Blend(["tam"]), ValueError, "'tam': use one of"),
-        (lambda: fb.Blend([fb.Calibrated()]), ValueError, "Calibrated is made of other models"),
-        (lambda: fb.Blend([fb.GaussianNB()]), ValueError, "neither a name nor a classifier"),
-        (lambda: fb.Blend([]), ValueError, "name one at least"),
-        (lambda: fb.Blend(["tan", "tan"]), ValueError, "stands twice"),
+        (lambda: fb.Blend(["tam"]), ValueError, "members: 'tam': use one of"),
+        (lambda: fb.Blend(["prior"]), ValueError, "members: 'prior': use one of"),
+        (
+            lambda: fb.Blend([fb.Calibrated()]),
+            ValueError,
+            "members: Calibrated is .* weighs",
+        ),
+        (lambda: fb.Blend([fb.GaussianNB()]), ValueError, "members: .* neither a name nor a class"),
+        (lambda: fb.Blend([]), ValueError, "members: name one at least"),
+        (lambda: fb.Blend(["tan", "tan"]), ValueError, "members: 'tan' stands twice"),
         (lambda: fb.Blend(folds=1), ValueError, "folds=1: use a whole number >= 2"),
         (lambda: fb.Blend(missing="drop"), ValueError, "missing='drop': use one of"),
     ],

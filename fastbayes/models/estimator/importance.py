@@ -106,8 +106,8 @@ def importance(model: Any, X: Any, y: Any) -> Importance:
     if X is None or isinstance(X, Statistics):
         spread, why = _spread_of_counts(model, counts)
         loss: float | None = None
-        without: list[tuple[float | None, str]] = [(None, f"log_loss_without {NEEDS_ROWS}")]
-        without *= len(names)
+        reason = _never_without(model) or f"log_loss_without {NEEDS_ROWS}"
+        without: list[tuple[float | None, str]] = [(None, reason)] * len(names)
         of_table = isinstance(counts, Statistics)
         rows = float(counts.n_rows if of_table else counts.class_counts.sum())
     else:
@@ -294,30 +294,42 @@ def _loss(log_posterior: Floats, truth: NDArray[np.int64]) -> float:
     return float(-np.maximum(own, math.log(CLIP)).sum())
 
 
+BY_HAND = "fit it without the column and evaluate it"
+
+
+def _never_without(model: Any) -> str:
+    """Return why no rows tell the loss of the model without a column; empty where they do."""
+    if model._keeps_terms:
+        return ""
+    if not hasattr(model, "fit_statistics") or any(
+        getattr(model, learned, None) is not None for learned in model._of_rows
+    ):
+        return f"{type(model).__name__} learned from rows: {BY_HAND}"
+    if not hasattr(model, "schema_"):
+        return f"its numbers are of columns together: {BY_HAND}"
+    stats = model.statistics_
+    if len(model.schema_.features) < 2:
+        return "it is the only column"
+    if together := sorted({*stats.parts} - BY_COLUMN):
+        return f"the counts of {' and '.join(together)} are of columns together: {BY_HAND}"
+    if "scatter" in stats.parts and stats.scatter.incomplete.any():
+        return f"rows that lack another column were not counted as complete: {BY_HAND}"
+    return ""
+
+
 def _fitted_without(model: Any, j: int) -> tuple[Any, str]:
     """Return the model without a column, itself where its other terms stay; else None and why."""
     if model._keeps_terms:
         return model, ""
-    name, by_hand = model._feature_names()[j], "fit it without the column and evaluate it"
-    if not hasattr(model, "fit_statistics") or any(
-        getattr(model, learned, None) is not None for learned in model._of_rows
-    ):
-        return None, f"{type(model).__name__} learned from rows: {by_hand}"
-    if not hasattr(model, "schema_"):
-        return None, f"its numbers are of columns together: {by_hand}"
-    stats, schema = model.statistics_, model.schema_
-    if len(schema.features) < 2:
-        return None, "it is the only column"
-    if together := sorted({*stats.parts} - BY_COLUMN):
-        return None, f"the counts of {' and '.join(together)} are of columns together: {by_hand}"
-    if "scatter" in stats.parts and stats.scatter.incomplete.any():
-        return None, f"rows that lack another column were not counted as complete: {by_hand}"
+    if never := _never_without(model):
+        return None, never
+    stats, schema, name = model.statistics_, model.schema_, model._feature_names()[j]
     rest = replace(schema, features=tuple(f for f in schema.features if f.name != name))
     params = {n: _params_without(p, name) for n, p in model.get_params(deep=False).items()}
     try:
         return type(model)(**params).fit_statistics(stats.aligned(rest)), ""
     except (SchemaError, ValueError) as error:
-        return None, f"{error}; {by_hand}"
+        return None, f"{error}; {BY_HAND}"
 
 
 def _params_without(value: Any, name: str) -> Any:
