@@ -498,6 +498,13 @@ def test_misuse_is_an_error(make: Any, error: type[Exception], message: str) -> 
         make().fit(table(40), "y")
 
 
+def test_members__all_are_those_that_the_columns_allow() -> None:
+    rows = table(60)
+    blend = fb.Blend("all").fit(rows, "y")
+    assert {*blend.member_log_loss_} > {"naive-bayes", "spode", "a2de"}
+    assert "prior" not in {*blend.member_log_loss_, *blend.dropped_}
+
+
 def test_what_a_blend_cannot_do_says_so() -> None:
     rows = table(60)
     with pytest.raises(fb.SchemaError, match="can be read only once, but Blend"):
