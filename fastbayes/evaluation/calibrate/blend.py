@@ -173,9 +173,10 @@ class Blend(TableRows):
         Names of models as in `compare`, but for "prior", unfitted classifiers of tables, or {name:
         one of these}; by default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, AODE to
         which a missing value is one of its own, models with covariances, logistic regression and
-        that of pairs of columns, those that the rows allow and that take no longer than `compare`
-        lets models take unasked; with more than 256 columns naive Bayes, of normal densities and of
-        bins, and logistic regression.
+        that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns and the names
+        of classes tell in it, see `compare`), those that the rows allow and that take no longer
+        than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
+        densities and of bins, and logistic regression.
         """,
         default=None,
         kw_only=False,
@@ -190,7 +191,9 @@ class Blend(TableRows):
     )
     race: bool = parameter(
         """
-        Whether a member is dropped once the rows of the first fold show it to have no weight.
+        Whether a member is dropped once the rows of the first fold show it to have no weight. Where
+        weights are learned from a sample of the rows, a race takes another one, whether or not it
+        drops a member, so that they differ a little.
         """,
         default=True,
     )
