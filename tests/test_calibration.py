@@ -682,6 +682,8 @@ def test_sample_and_log_evidence__are_there_where_the_model_has_them(given: Any)
                 getattr(model, name)
         assert hasattr(fb.Calibrated, name)
         assert hasattr(fb.Calibrated(), name)
+    assert hasattr(after, "predictor")
+    assert not hasattr(fb.Calibrated(fb.MultinomialNB()).fit(*words(40, 0)), "predictor")
 
 
 @pytest.mark.parametrize(

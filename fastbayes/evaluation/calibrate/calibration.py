@@ -491,6 +491,7 @@ class Calibrated(TableRows, Iterative):
     # A model of P(c | x) has neither, and says what has.
     log_evidence = where_inner(TableRows.log_evidence)
     sample = where_inner(TableRows.sample)
+    predictor = where_inner(TableRows.predictor)  # models of arrays have none
     # Models that take no negative numbers have none before they are fitted.
     decision_function = when_fitted(TableRows.decision_function)
 
