@@ -479,11 +479,16 @@ def test_no_member_that_can_be_used_is_an_error_that_says_why() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: fb.Blend(["tam"]), ValueError, "'tam': use one of"),
-        (lambda: fb.Blend([fb.Calibrated()]), ValueError, "Calibrated is made of other models"),
-        (lambda: fb.Blend([fb.GaussianNB()]), ValueError, "neither a name nor a classifier"),
-        (lambda: fb.Blend([]), ValueError, "name one at least"),
-        (lambda: fb.Blend(["tan", "tan"]), ValueError, "stands twice"),
+        (lambda: fb.Blend(["tam"]), ValueError, "members: 'tam': use one of"),
+        (lambda: fb.Blend(["prior"]), ValueError, "members: 'prior': use one of"),
+        (
+            lambda: fb.Blend([fb.Calibrated()]),
+            ValueError,
+            "members: Calibrated is .* weighs",
+        ),
+        (lambda: fb.Blend([fb.GaussianNB()]), ValueError, "members: .* neither a name nor a class"),
+        (lambda: fb.Blend([]), ValueError, "members: name one at least"),
+        (lambda: fb.Blend(["tan", "tan"]), ValueError, "members: 'tan' stands twice"),
         (lambda: fb.Blend(folds=1), ValueError, "folds=1: use a whole number >= 2"),
         (lambda: fb.Blend(missing="drop"), ValueError, "missing='drop': use one of"),
     ],
@@ -491,6 +496,13 @@ def test_no_member_that_can_be_used_is_an_error_that_says_why() -> None:
 def test_misuse_is_an_error(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make().fit(table(40), "y")
+
+
+def test_members__all_are_those_that_the_columns_allow() -> None:
+    rows = table(60)
+    blend = fb.Blend("all").fit(rows, "y")
+    assert {*blend.member_log_loss_} > {"naive-bayes", "spode", "a2de"}
+    assert "prior" not in {*blend.member_log_loss_, *blend.dropped_}
 
 
 def test_what_a_blend_cannot_do_says_so() -> None:

@@ -513,7 +513,12 @@ def test_models_of_arrays_are_calibrated_by_folds(model: Any, method: str, tmp_p
     assert fb.load(tmp_path / "m.fb").predict_proba(new).tobytes() == (
         mapped.predict_proba(new).tobytes()
     )
-    np.testing.assert_allclose(mapped.explain(new).contributions, plain.explain(new).contributions)
+    own, said = plain.explain(new).contributions, mapped.explain(new)
+    if method == "temperature":
+        own = own / mapped.calibration_.temperature
+    np.testing.assert_allclose(said.contributions, own)
+    total = said.contributions.sum(axis=1) + said.prior + said.remainder
+    np.testing.assert_allclose(total, mapped.log_joint(new), rtol=1e-9, atol=1e-9)
     with pytest.raises(fb.SchemaError, match="leave_one_out takes counts apart"):
         fb.Calibrated(model, validation="leave_one_out").fit(X, y)
 
@@ -557,6 +562,26 @@ def test_comes_back_from_a_file(method: str, model: Any, tmp_path: Path) -> None
     assert repr(again) == repr(mapped)
     for name in ("validation_", "fixed_", "log_loss_", "schema_", "statistics_"):
         assert getattr(again, name) == getattr(mapped, name)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [False, True], [0.5, 1.5], ["0", "1"]])
+def test_class_weights__come_back_from_a_file_as_those_of_the_classes(
+    labels: list[Any], tmp_path: Path
+) -> None:
+    table = {**copies(40), "y": labels * 20}
+    given = fb.LogisticRegression(class_weight={labels[1]: 5.0}, interactions=[("copy0", "other")])
+    calibrated = fb.Calibrated(given).fit(table, "y")
+    for members in (given, [given, "tan"], {"of": given, "tree": "tan"}):
+        blend = fb.Blend(members).fit(table, "y")
+        blend.save(tmp_path / "b.fb", force=True)
+        assert repr(fb.load(tmp_path / "b.fb").members) == repr(blend.members)
+    calibrated.save(tmp_path / "m.fb")
+    again = fb.load(tmp_path / "m.fb")
+    for model in (again.model, again.model_):
+        ((label, weight),) = model.class_weight.items()
+        assert (type(label), label, weight) == (type(labels[1]), labels[1], 5.0)
+        assert model.interactions == [("copy0", "other")]
+    assert repr(again) == repr(calibrated)
 
 
 def test_predict_to__writes_what_predict_proba_says(tmp_path: Path) -> None:
@@ -605,9 +630,60 @@ def test_the_model_that_was_given_is_left_as_it_is() -> None:
     assert model.model is given
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "given", [None, fb.NaiveBayes(alpha=0), fb.TAN(), fb.AODE(), fb.LogisticRegression()]
+)
+def test_explain__sums_to_the_calibrated_log_joint(given: Any, method: str) -> None:
+    table = random_rows(1, 120, numeric=2)
+    mapped = fb.Calibrated(given, method=method).fit(table, "y")
+    said, joint = mapped.explain(table), mapped.log_joint(table)
+    total, possible = said.prior + said.contributions.sum(axis=1), np.isfinite(joint)
+    np.testing.assert_allclose((total + said.remainder)[possible], joint[possible], atol=1e-9)
+    assert np.isneginf((total + said.remainder)[~possible]).all()
+    if method == "temperature":  # what columns say is all that tells the classes apart
+        t, own = mapped.calibration_.temperature, mapped.model_.explain(table)
+        assert t != 1
+        np.testing.assert_allclose(said.contributions, own.contributions / t)
+        np.testing.assert_allclose(said.prior, own.prior / t)
+        assert (said.remainder == said.remainder[:, :1]).all()
+    lines = said.table(3)
+    assert lines["column"].to_pylist()[-1] == "(remainder)"
+    if possible[3].all():
+        shown = [sum(lines[f"contribution_{c}"].to_pylist()) for c in mapped.classes_]
+        np.testing.assert_allclose(shown, joint[3] - joint[3].mean(), atol=1e-9)
+
+
+def test_explain__of_rows_that_come_once_and_of_arrays() -> None:
+    table = random_rows(1, 120, numeric=2)
+    mapped = fb.Calibrated().fit(table, "y")
+    stream = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    whole = mapped.explain(table.drop_columns(["y"]))
+    assert np.array_equal(mapped.explain(stream).remainder, whole.remainder)
+    X = table.select(["z0", "z1"]).to_pandas().to_numpy()
+    numbers = fb.Calibrated().fit(X, np.array(table["y"]))
+    said = numbers.explain(X)
+    total = said.contributions.sum(axis=1) + said.prior + said.remainder
+    np.testing.assert_allclose(total, numbers.log_joint(X), atol=1e-9)
+
+
 def test_sample__is_the_models() -> None:
     model = fb.Calibrated().fit(copies(50), "y")
     assert model.sample(7, seed=1).equals(model.model_.sample(7, seed=1))
+
+
+@pytest.mark.parametrize("given", [fb.LogisticRegression(), fb.WeightedNaiveBayes()])
+def test_sample_and_log_evidence__are_there_where_the_model_has_them(given: Any) -> None:
+    before = fb.Calibrated(given)
+    after = fb.Calibrated(given).fit(copies(50), "y")
+    for name in ("sample", "log_evidence"):
+        for model in (before, after):
+            with pytest.raises(AttributeError, match=f"{type(given).__name__} models P"):
+                getattr(model, name)
+        assert hasattr(fb.Calibrated, name)
+        assert hasattr(fb.Calibrated(), name)
+    assert hasattr(after, "predictor")
+    assert not hasattr(fb.Calibrated(fb.MultinomialNB()).fit(*words(40, 0)), "predictor")
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,8 @@ def test_importance__counts_say_what_rows_say(model):
             assert line["mean_log_odds"] is None
         assert line["information"] == of_rows[column]["information"]
         assert line["log_loss_without"] is None
-        assert "importance(data)" in line["reason"]
+        by_rows = isinstance(fitted, (fb.WeightedNaiveBayes, fb.LogisticRegression))
+        assert ("learned from rows" if by_rows else "importance(data)") in line["reason"]
     again = fitted.importance(fb.count(TABLE, "y", schema=fitted.statistics_))
     assert again.table.column("mean_log_odds").equals(fitted.importance().table["mean_log_odds"])
 
@@ -234,6 +235,9 @@ def test_importance__says_why_a_loss_is_not_known():
                 assert line["log_loss_without"] is None
                 assert line["gain"] is None
                 assert why in line["reason"]
+            for line in by_column(model.importance()).values():  # nor do rows tell it
+                assert why in line["reason"]
+                assert "log_loss_without needs rows" not in line["reason"]
     only = fb.AODE().fit(table.select(["sky", "y"]), "y").importance(table.select(["sky", "y"]))
     assert "only column" in only.columns[0].reason
 

@@ -535,6 +535,11 @@ def test_refused(wrong: dict[str, Any], said: str) -> None:
         learning_curve(told.pop("models"), X, y, **told)
 
 
+def test_refused__no_column_besides_the_target() -> None:
+    with pytest.raises(fb.DataError, match="no column besides the target"):
+        learning_curve(["naive-bayes", "logistic"], {"y": [*"np"] * 20}, "y", sizes=[10])
+
+
 def test_refused__no_probabilities() -> None:
     class Margin:
         def fit(self, X: Any, y: Any) -> None: ...

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
@@ -132,6 +133,29 @@ def test_winner__that_is_the_prior_or_of_arrays_has_no_temperature(seed: int) ->
             assert not isinstance(board.best.model, fb.Calibrated)
             assert "temperature" not in str(board)
     assert board.best.name == "it"
+
+
+def test_winner__that_uses_no_column_says_what_others_say(tmp_path: Path) -> None:
+    table = rows()
+    model = fb.compare(table, "y", models=["prior"]).best.model
+    prior = model.predict_proba(table.select(["y"]))[0]
+    explained = model.explain(table.select(["y"]))
+    assert explained.contributions.shape == (len(table), 0, 3)
+    assert explained.table(1)["column"].to_pylist() == ["(prior)"]
+    truth = np.searchsorted(model.classes_, table["y"].to_numpy())
+    found, counted = model.importance(table), model.importance()
+    assert (found.columns, found.rows) == (counted.columns, counted.rows) == ((), len(table))
+    assert found.log_loss == pytest.approx(-np.log(prior)[truth].mean(), rel=1e-12)
+    assert str(counted) == "120 rows: the model uses no column"
+    # A dict is one row, whatever it holds; so is a batch of one.
+    predictor = model.predictor()
+    for row in ({}, {"a": "1"}, pa.RecordBatch.from_pydict({"a": ["1"]})):
+        assert np.array_equal(predictor.predict_proba(row), prior)
+        assert predictor.predict(row) == model.predict(table.slice(0, 1).select(["y"]))[0]
+    path = tmp_path / "p.parquet"
+    fb.predict_to(model, table, path, explain=True)
+    written = pyarrow.parquet.read_table(path)
+    assert written["because"].null_count == written["because_nats"].null_count == len(table)
 
 
 def test_calibrated__is_what_new_rows_have_where_the_winner_was_but_lucky() -> None:

@@ -706,9 +706,8 @@ class LookedUp:
         """Yield where blocks of n of the rows read begin, and from where to where they are here."""
         starts = np.arange(0, self.n_read, n)
         here = starts if self.kept is None else np.searchsorted(self.kept, starts)
-        yield from zip(
-            starts.tolist(), here.tolist(), [*here[1:].tolist(), self.n_rows], strict=True
-        )
+        ends = [*here[1:].tolist(), self.n_rows][: len(starts)]  # of no rows there is no end
+        yield from zip(starts.tolist(), here.tolist(), ends, strict=True)
 
     def encoded(self, n: int) -> Iterator[Encoded]:
         """Yield blocks of n of the rows read, at least one; each is good until the next one."""

@@ -187,6 +187,8 @@ def _because(
     model: Any, batch: Batch, posterior: Floats, best: NDArray[np.intp]
 ) -> tuple[pa.Array, pa.Array]:
     """Return per row the feature that speaks most for the best class against the second."""
+    if not model.schema_.names:
+        return pa.nulls(batch.n_rows, pa.string()), pa.nulls(batch.n_rows, pa.float64())
     names = pa.array(model.schema_.names, pa.string())
     explained = np.empty((batch.n_rows, len(names), posterior.shape[1]))
     model._contributions(batch, explained)

@@ -15,6 +15,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.domains import declared
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.picks import Picks
+from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
@@ -25,7 +26,7 @@ from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pool
 from fastbayes.evaluation.validate.comparison import ComparisonRunner
 from fastbayes.evaluation.validate.member_rows import MemberRows
 from fastbayes.models.estimator.base import Classifier, TableRows
-from fastbayes.models.estimator.explanation import Explanation
+from fastbayes.models.estimator.explanation import LEAST_NATS, Explanation
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats, row_argmax
 from fastbayes.models.estimator.parameters import (
@@ -43,8 +44,6 @@ from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
 
-# The least that a feature says of a class in an explanation: the log of the smallest number.
-LEAST_NATS = float(np.log(np.finfo(np.float64).tiny))
 # Why rows are read more than once.
 SCANS = "Blend fits its members and then scores the rows"
 # Parameters that are those of all classifiers of tables.
@@ -174,9 +173,10 @@ class Blend(TableRows):
         Names of models as in `compare`, but for "prior", unfitted classifiers of tables, or {name:
         one of these}; by default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, AODE to
         which a missing value is one of its own, models with covariances, logistic regression and
-        that of pairs of columns, those that the rows allow and that take no longer than `compare`
-        lets models take unasked; with more than 256 columns naive Bayes, of normal densities and of
-        bins, and logistic regression.
+        that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns and the names
+        of classes tell in it, see `compare`), those that the rows allow and that take no longer
+        than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
+        densities and of bins, and logistic regression.
         """,
         default=None,
         kw_only=False,
@@ -191,7 +191,9 @@ class Blend(TableRows):
     )
     race: bool = parameter(
         """
-        Whether a member is dropped once the rows of the first fold show it to have no weight.
+        Whether a member is dropped once the rows of the first fold show it to have no weight. Where
+        weights are learned from a sample of the rows, a race takes another one, whether or not it
+        drops a member, so that they differ a little.
         """,
         default=True,
     )
@@ -535,7 +537,9 @@ class Blend(TableRows):
         FileFormatError, SchemaError, KeyError, TypeError, ValueError
             When header and arrays do not fit together; `fastbayes.load` names the file then.
         """
-        self = cls(**{**params, "members": _members(params["members"], source)})
+        stats = Statistics.from_state(header["counts"], arrays_of(arrays, "counts."), source)
+        members = _members(params["members"], source, stats.schema)
+        self = cls(**{**params, "members": members})
         self.discretize = discretize_from_json(self.discretize)
         self._check_parameters()
         models = {}
@@ -548,7 +552,6 @@ class Blend(TableRows):
                 like.get_params(deep=False), given["state"], own, source
             )
         pools = Pools.of(arrays_of(arrays, "pools."), len(header["members"]))
-        stats = Statistics.from_state(header["counts"], arrays_of(arrays, "counts."), source)
         self.dropped_ = {str(name): str(why) for name, why in header["dropped"].items()}
         losses = header["member_log_loss"].items()
         self.member_log_loss_ = {str(name): float(loss) for name, loss in losses}
@@ -561,10 +564,14 @@ class Blend(TableRows):
         return self._made_of(stats, models, pools, bool(header["named"]))
 
 
-def _members(given: Any, source: str) -> Any:
+def _members(given: Any, source: str, schema: Schema) -> Any:
     """Return the parameter `members` as it was before a file described it."""
     if isinstance(given, Mapping):
         if given.keys() == {"class", "params"} and isinstance(given["params"], Mapping):
-            return made(given, source)
-        return {name: _members(one, source) for name, one in given.items()}
-    return [_members(one, source) for one in given] if isinstance(given, list) else given
+            model = made(given, source)
+            model._name_classes(schema)
+            return model
+        return {name: _members(one, source, schema) for name, one in given.items()}
+    if isinstance(given, list):
+        return [_members(one, source, schema) for one in given]
+    return given

@@ -29,7 +29,8 @@ from fastbayes.evaluation.calibrate.posterior_maps import (
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier, TableRows
-from fastbayes.models.estimator.inputs import open_training
+from fastbayes.models.estimator.explanation import Explanation
+from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import (
     Floats,
@@ -42,9 +43,10 @@ from fastbayes.models.estimator.log_space import (
 from fastbayes.models.estimator.model import ScoreRows
 from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, tolerance, whole
 from fastbayes.models.estimator.store import made
-from fastbayes.models.estimator.unavailable import unavailable, when_fitted
+from fastbayes.models.estimator.unavailable import unavailable, when_fitted, where_inner
 from fastbayes.models.leave_one_out.loo import kind_of
 from fastbayes.models.sklearn.array_rows import DropIn
+from fastbayes.scan.packed_rows import in_memory
 from fastbayes.scan.request import stage
 
 # What a calibrated classifier has from its model.
@@ -182,8 +184,9 @@ class Calibrated(TableRows, Iterative):
     are told apart. Curves take one row more at either end, so that no posterior is 0 or 1. Rows
     that are impossible under every class get the prior, which is not mapped.
 
-    The log joint is the mapped log posterior plus the model's log evidence, which stays. `sample`
-    draws from the model, and `explain` tells what its features add up to before the map.
+    The log joint is the mapped log posterior plus the model's log evidence, which stays, and
+    `sample` draws from the model. `explain` tells what its features say divided by the temperature,
+    or what they say before the curves, and has in `remainder` what the map makes of it.
 
     Beside the model's fit it takes a scan that scores each row, and 8 bytes for each row and
     class; of more than 64 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
@@ -485,6 +488,10 @@ class Calibrated(TableRows, Iterative):
         "Calibrated has the prior of its model: use Calibrated(...).fit(...).model_.adapt_prior"
     )
 
+    # A model of P(c | x) has neither, and says what has.
+    log_evidence = where_inner(TableRows.log_evidence)
+    sample = where_inner(TableRows.sample)
+    predictor = where_inner(TableRows.predictor)  # models of arrays have none
     # Models that take no negative numbers have none before they are fitted.
     decision_function = when_fitted(TableRows.decision_function)
 
@@ -499,13 +506,49 @@ class Calibrated(TableRows, Iterative):
     _has_class: Any = property(attrgetter("model_._has_class"))
     _log_prior: Any = property(attrgetter("model_._log_prior"))
     _class_margin: Any = property(attrgetter("model_._class_margin"))
-    _explained_prior: Any = property(attrgetter("model_._explained_prior"))
-    _contributions: Any = property(attrgetter("model_._contributions"))
-    _explained: Any = property(attrgetter("model_._explained"))
     _feature_names: Any = property(attrgetter("model_._feature_names"))
     _column_table: Any = property(attrgetter("model_._column_table"))
     _drawn: Any = property(attrgetter("model_._drawn"))
     _target_column: Any = property(attrgetter("model_._target_column"))
+
+    def _explained_prior(self) -> Floats:
+        return self.calibration_.explained(self.model_._explained_prior())
+
+    def _contributions(self, *rows_and_out: Any) -> None:
+        out = rows_and_out[-1]
+        self.model_._contributions(*rows_and_out)
+        out[...] = self.calibration_.explained(out)
+
+    def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
+        contributions, *others = self.model_._explained(X)
+        return self.calibration_.explained(contributions), *others
+
+    def explain(self, X: Any) -> Explanation:
+        """Return what each feature adds to the calibrated log joint of each class.
+
+        Parameters
+        ----------
+        X
+            As in `predict`; a sparse matrix is made dense.
+
+        Returns
+        -------
+        Explanation
+            `contributions` (n_rows, n_features, n_classes) and `prior` (n_classes,) of the model,
+            divided by the temperature if that is the map, and `remainder` (n_rows, n_classes), in
+            nats; their sum is the log joint. After a temperature the remainder is the same for all
+            classes of a row; before curves what the model rules out counts as -708 nats.
+        """
+        self._check_fitted()
+        if isinstance(self.model_, TableRows):
+            X = in_memory(open_features(self, X))  # read twice, which a stream cannot be
+        said, joint = self.model_.explain(X), self.log_joint(X)
+        contributions = self.calibration_.explained(said.contributions)
+        prior = self._explained_prior()
+        with np.errstate(invalid="ignore"):  # what is impossible before the map and after it
+            rest = joint - prior - contributions.sum(axis=1)
+        rest = self.calibration_.remainder(rest)
+        return replace(said, contributions=contributions, prior=prior, remainder=rest)
 
     @property
     def n_parameters_(self) -> int:
@@ -592,6 +635,8 @@ class Calibrated(TableRows, Iterative):
         like = self.unfitted()
         own = arrays_of(arrays, "model.")
         model = like.from_state(like.get_params(deep=False), header["model"], own, source)
+        if given is not None and isinstance(model, TableRows):
+            self.model._name_classes(model.schema_)
         self.calibration_ = MAPS[self.method].of(arrays_of(arrays, "map."))
         k = len(model.classes_)
         self.calibration_(np.full((1, k), -np.log(k)))  # fails if made for other classes

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
 from fastbayes.evaluation.validation import CLIP
+from fastbayes.models.estimator.explanation import LEAST_NATS
 from fastbayes.models.estimator.log_space import (
     Floats,
     log_sum_exp,
@@ -245,6 +246,18 @@ class Temperature:
         log_posterior /= self.temperature
         normalise(log_posterior, np.zeros(log_posterior.shape[1]))
 
+    def explained(self, nats: Floats) -> Floats:
+        """Return what is left of summands of the log joint: odds to the power of 1/T are of them.
+
+        What they lack of the log joint is then the same for all classes of a row.
+        """
+        return np.asarray(nats / self.temperature)
+
+    def remainder(self, nats: Floats) -> Floats:
+        """Return what the log joint has beyond summands, (n_rows, n_classes), without rounding."""
+        known = np.where(np.isfinite(nats), nats, -np.inf).max(axis=1, keepdims=True)
+        return np.broadcast_to(np.where(np.isfinite(known), known, 0.0), nats.shape).copy()
+
     @classmethod
     def learned(
         cls, kept: RowBuffer, scan: Scan, n_classes: int, tol: float, max_iter: int
@@ -372,6 +385,17 @@ class Isotonic:
         else:
             p /= row_sum(p)[:, None]
         np.log(p, out=log_posterior)
+
+    def explained(self, nats: Floats) -> Floats:
+        """Return summands of the log joint as they were: a curve takes their sum alone.
+
+        What they rule out the curve does not, so that it counts as -708 nats.
+        """
+        return np.clip(nats, LEAST_NATS, -LEAST_NATS)
+
+    def remainder(self, nats: Floats) -> Floats:
+        """Return what the log joint has beyond summands, (n_rows, n_classes)."""
+        return nats
 
     @classmethod
     def learned(

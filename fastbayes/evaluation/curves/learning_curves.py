@@ -49,7 +49,7 @@ from fastbayes.evaluation.validate.scoring import (
 )
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.kernels import dispatch
-from fastbayes.models.estimator.base import Classifier
+from fastbayes.models.estimator.base import Classifier, check_learnable
 from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
@@ -196,6 +196,7 @@ def learning_curve(
             f"{opened.source.description}: {census.n_rows} rows have a class and a weight above 0: "
             "a learning curve takes one to learn from and one to test on, at least"
         )
+    check_learnable(whole, opened.source.description)
     n_test = _test_rows(test, census.n_rows)
     at = _sizes(sizes, census.n_rows, n_test)
     rows = SampledRows(opened, whole.schema, encoders_by(opened, whole.schema))

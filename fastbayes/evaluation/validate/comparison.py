@@ -1049,9 +1049,12 @@ def compare(
         "tan-quantile", "kdb", "aode", "aode-quantile", "aode-missing", "a2de", "joint-bayes",
         "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes",
         "logistic", "logistic-pairs", "network", and "prior", the shares of the classes
-        ("naive-bayes" has numeric="student", "logistic" standardize=True, the two of Gaussian Bayes
-        prior="niw"; "aode-missing" has missing="category", and unasked takes part only where a
-        value of a category or a bin is missing);
+        ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
+        standardize=True, the two of Gaussian Bayes prior="niw", those of quantiles five bins;
+        "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so that its figures depend
+        on the order of columns and the names of classes, by some 1e-5 nats of log-loss;
+        "aode-missing" has missing="category", and unasked takes part only where a value of a
+        category or a bin is missing);
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
         protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
         default, but for models that would take long (see Notes).
@@ -1264,23 +1267,23 @@ def wanted(
 ) -> list[Runner]:
     """Return the models that are to take part.
 
-    tables   Classifiers of tables alone.
+    tables   Classifiers of tables alone: they are the members of a blend.
     unasked  Nobody has asked for them by name: those that would take long are left out.
     """
-    known = candidates()
+    known, what = candidates(), "members" if tables else "models"
     names = [*known] if tables else [*known, PRIOR]
     every = models is None or (isinstance(models, str) and models == ALL)
     unasked, by_name = unasked or models is None, not (unasked or every)
     if every:
         # Models of numbers are listed where there are some, with the reason if there is more.
         models = [n for n, (_, c) in known.items() if not c.of_numbers or contest.n_numbers]
-        models.append(PRIOR)
+        models += names[len(known) :]
     found: dict[str, Runner] = {}
-    for name, model in named_models(models):
+    for name, model in named_models(models, what):
         given = Runner("", partial(_itself, model), given=model)
         if isinstance(model, str):
             if model not in names:
-                raise ValueError(f"models: {model!r}: {use_one_of(model, names)}")
+                raise ValueError(f"{what}: {model!r}: {use_one_of(model, names)}")
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
             given.make = partial(entry.load(), **{"missing": missing, **candidate.parameters})
             made = given.make()
@@ -1297,22 +1300,27 @@ def wanted(
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):
             raise ValueError(
-                "models: a BayesianNetwork has no class of its own: use NetworkClassifier"
+                f"{what}: a BayesianNetwork has no class of its own: use NetworkClassifier"
             )
         elif isinstance(model, TableRows):
+            instead = (
+                "a blend weighs and calibrates what it combines"
+                if tables
+                else "the winner is calibrated, and `blend` of the result combines them"
+            )
             raise ValueError(
-                f"models: {type(model).__name__} is made of other models, which are to be named: "
-                "the winner is calibrated, and `blend` of the result combines them"
+                f"{what}: {type(model).__name__} is made of other models, which are to be named: "
+                f"{instead}"
             )
         elif is_estimator(model) and not tables:
             given.of_arrays, name = True, name or type(model).__name__
         else:
             arrays = "" if tables else ", nor an estimator of arrays with fit and predict_proba"
             raise ValueError(
-                f"models: {model!r} is neither a name nor a classifier of tables{arrays}"
+                f"{what}: {model!r} is neither a name nor a classifier of tables{arrays}"
             )
         given.name = str(name)
-        enter(found, name, given)
+        enter(found, name, given, what)
     return list(found.values())
 
 
@@ -1320,18 +1328,21 @@ def _itself(model: Any) -> Any:
     return model
 
 
-def named_models(models: Any) -> list[tuple[Any, Any]]:
-    """Return the names, None by default, and the models of one, several, or a dict of them."""
+def named_models(models: Any, what: str = "models") -> list[tuple[Any, Any]]:
+    """Return the names, None by default, and the models of one, several, or a dict of them.
+
+    `what` they are to the caller, for messages.
+    """
     if isinstance(models, (str, bytes)) or hasattr(models, "fit"):
         models = [models]
     found = [*models.items()] if isinstance(models, Mapping) else [(None, m) for m in models]
     if not found:
-        raise ValueError("models: name one at least")
+        raise ValueError(f"{what}: name one at least")
     return found
 
 
-def enter(found: dict[str, Any], name: Any, entry: Any) -> None:
+def enter(found: dict[str, Any], name: Any, entry: Any, what: str = "models") -> None:
     """Add an entry to those of other models."""
     if name in found:
-        raise ValueError(f"models: {name!r} stands twice; give a dict with a name for each")
+        raise ValueError(f"{what}: {name!r} stands twice; give a dict with a name for each")
     found[name] = entry

@@ -167,7 +167,7 @@ class TableRows(Model):
         shape = 1 + self._averages, len(self.schema_.features), len(self.classes_)
 
         def score(batch: Batch, out: NDArray[Any]) -> int:
-            parts = out.reshape(-1, *shape)
+            parts = out.reshape(batch.n_rows, *shape)
             if self._averages:
                 parts[:, 1] = self._shares(batch, parts[:, 0])
             else:
@@ -175,7 +175,7 @@ class TableRows(Model):
             return 0
 
         flat, tally = self._scan(source, score, math.prod(shape))
-        parts = flat.reshape(-1, *shape)
+        parts = flat.reshape(len(flat), *shape)
         shares = parts[:, 1] if self._averages else None
         return parts[:, 0], self._unseen(tally), shares, with_parts(in_memory(source), self.schema_)
 

@@ -13,6 +13,9 @@ from fastbayes.core.text_tables import cell
 from fastbayes.models.estimator.log_space import Floats
 
 PRIOR, REMAINDER = "(prior)", "(remainder)"  # as coefficients have "(intercept)"
+# The least that a feature says of a class where a remainder follows: the log of the smallest
+# number, so that what is ruled out and what is not add up.
+LEAST_NATS = float(np.log(np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,9 @@ class Explanation:
         The rows that are explained: a table, parts of dates in it, or (n_rows, n_features) numbers
         of a model of arrays.
     remainder
-        (n_rows, n_classes) nats of a blend, None of other models: what its members say together
-        beyond contributions and prior, with which it adds up to the log joint.
+        (n_rows, n_classes) nats of a blend and of a calibrated model, None of other models: what
+        members say together, or a map makes of it all, beyond contributions and prior, with which
+        it adds up to the log joint. After a temperature it is the same for all classes of a row.
     """
 
     contributions: Floats
@@ -69,10 +73,10 @@ class Explanation:
             `column`, `value` (as text, null where it is missing), and for each class
             `contribution_<class>` in nats: what the value adds to its log joint, less the mean
             over the classes. The first line, "(prior)", is ln P(c) less its mean, the last of a
-            blend "(remainder)"; the others are sorted by the largest absolute contribution. The
-            lines sum to the log joint less its mean, so that their differences are log odds. A
-            value that makes a class impossible has -inf there, and means are over the classes that
-            are possible.
+            blend or a calibrated model "(remainder)"; the others are sorted by the largest absolute
+            contribution. The lines sum to the log joint less its mean, so that their differences
+            are log odds. A value that makes a class impossible has -inf there, and means are over
+            the classes that are possible.
 
         Raises
         ------

@@ -85,7 +85,10 @@ class Importance(ShortRepr):
         known = [n for n in FIGURES if any(getattr(c, n) is not None for c in self.columns)]
         rows = [[c.column, *(cell(getattr(c, n)) for n in known)] for c in self.columns]
         loss = "" if self.log_loss is None else f", log-loss {self.log_loss:.6f} nats"
-        lines = [f"{self.rows:,.10g} rows{loss}", "", *aligned([["column", *known], *rows])]
+        head = f"{self.rows:,.10g} rows{loss}"
+        if not rows:
+            return f"{head}: the model uses no column"
+        lines = [head, "", *aligned([["column", *known], *rows])]
         reasons: dict[str, list[str]] = {}
         for one in self.columns:
             if one.reason:
@@ -103,8 +106,8 @@ def importance(model: Any, X: Any, y: Any) -> Importance:
     if X is None or isinstance(X, Statistics):
         spread, why = _spread_of_counts(model, counts)
         loss: float | None = None
-        without: list[tuple[float | None, str]] = [(None, f"log_loss_without {NEEDS_ROWS}")]
-        without *= len(names)
+        reason = _never_without(model) or f"log_loss_without {NEEDS_ROWS}"
+        without: list[tuple[float | None, str]] = [(None, reason)] * len(names)
         of_table = isinstance(counts, Statistics)
         rows = float(counts.n_rows if of_table else counts.class_counts.sum())
     else:
@@ -192,7 +195,7 @@ def value_terms(model: Any) -> list[Floats]:
     sizes = np.array([f.size for f in schema.categorical], np.int64)
     m, k, d = len(sizes), len(model.classes_), len(schema.features)
     found = [np.empty((int(size) + 1, k)) for size in sizes]
-    step = max(1, NUMBERS // (d * k))
+    step = max(1, NUMBERS // max(d * k, 1))
     for low in range(0, int(sizes.max(initial=-1)) + 1, step):
         at = np.arange(low, min(low + step, int(sizes.max()) + 1))
         codes = np.minimum(at, sizes[:, None]).astype(np.uint32)
@@ -291,30 +294,42 @@ def _loss(log_posterior: Floats, truth: NDArray[np.int64]) -> float:
     return float(-np.maximum(own, math.log(CLIP)).sum())
 
 
+BY_HAND = "fit it without the column and evaluate it"
+
+
+def _never_without(model: Any) -> str:
+    """Return why no rows tell the loss of the model without a column; empty where they do."""
+    if model._keeps_terms:
+        return ""
+    if not hasattr(model, "fit_statistics") or any(
+        getattr(model, learned, None) is not None for learned in model._of_rows
+    ):
+        return f"{type(model).__name__} learned from rows: {BY_HAND}"
+    if not hasattr(model, "schema_"):
+        return f"its numbers are of columns together: {BY_HAND}"
+    stats = model.statistics_
+    if len(model.schema_.features) < 2:
+        return "it is the only column"
+    if together := sorted({*stats.parts} - BY_COLUMN):
+        return f"the counts of {' and '.join(together)} are of columns together: {BY_HAND}"
+    if "scatter" in stats.parts and stats.scatter.incomplete.any():
+        return f"rows that lack another column were not counted as complete: {BY_HAND}"
+    return ""
+
+
 def _fitted_without(model: Any, j: int) -> tuple[Any, str]:
     """Return the model without a column, itself where its other terms stay; else None and why."""
     if model._keeps_terms:
         return model, ""
-    name, by_hand = model._feature_names()[j], "fit it without the column and evaluate it"
-    if not hasattr(model, "fit_statistics") or any(
-        getattr(model, learned, None) is not None for learned in model._of_rows
-    ):
-        return None, f"{type(model).__name__} learned from rows: {by_hand}"
-    if not hasattr(model, "schema_"):
-        return None, f"its numbers are of columns together: {by_hand}"
-    stats, schema = model.statistics_, model.schema_
-    if len(schema.features) < 2:
-        return None, "it is the only column"
-    if together := sorted({*stats.parts} - BY_COLUMN):
-        return None, f"the counts of {' and '.join(together)} are of columns together: {by_hand}"
-    if "scatter" in stats.parts and stats.scatter.incomplete.any():
-        return None, f"rows that lack another column were not counted as complete: {by_hand}"
+    if never := _never_without(model):
+        return None, never
+    stats, schema, name = model.statistics_, model.schema_, model._feature_names()[j]
     rest = replace(schema, features=tuple(f for f in schema.features if f.name != name))
     params = {n: _params_without(p, name) for n, p in model.get_params(deep=False).items()}
     try:
         return type(model)(**params).fit_statistics(stats.aligned(rest)), ""
     except (SchemaError, ValueError) as error:
-        return None, f"{error}; {by_hand}"
+        return None, f"{error}; {BY_HAND}"
 
 
 def _params_without(value: Any, name: str) -> Any:
@@ -340,7 +355,7 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
         source, target = opened.source, opened.target
         if y is None and target not in source.schema.names:
             target = None
-    step = max(1, NUMBERS // (len(schema.names) * max(len(model.classes_), 1)))
+    step = max(1, NUMBERS // max(len(schema.names) * len(model.classes_), 1))
     done = 0
     for segment in source.segments(BLOCK_ROWS):
         for block in segment.batches():
@@ -358,6 +373,8 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
 def _read_by(schema: Schema, table: pa.Table) -> pa.Table:
     """Return the columns that features are made of, those that are there."""
     wanted = schema.read_from(table.column_names)
+    if not wanted:  # rows have a column, and of that of the class nobody says that it is not used
+        return pa.table({str(schema.target): pa.nulls(len(table))})
     return table.select([name for name in wanted if name in table.column_names])
 
 

@@ -418,6 +418,9 @@ class Model(Prediction):
         """Return as `state` does what was learned from rows, and cannot be read off statistics."""
         return {}, {}
 
+    def _name_classes(self, schema: Any) -> None:
+        """Set parameters as they were given that a file, whose keys are text, cannot hold so."""
+
     def _loaded(self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str) -> Any:
         """Return the statistics that `state` described, and keep what was learned from rows."""
         raise NotImplementedError

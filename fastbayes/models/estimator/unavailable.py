@@ -1,4 +1,4 @@
-"""Methods that a class, or a model before it is fitted, does not have."""
+"""Methods that a class, a model before it is fitted, or one of a model does not have."""
 
 from __future__ import annotations
 
@@ -37,3 +37,21 @@ class when_fitted:
             return self._method
         instance._check_fitted()
         return MethodType(self._method, instance)
+
+
+class where_inner:
+    """A method that a meta-estimator has if the class of its model has it, by default naive Bayes.
+
+    Of another the AttributeError is that of the model; the class shows it as a function.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.__func__ = method  # as other wrappers of functions have it
+        functools.update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.__func__
+        if instance.model is not None:
+            getattr(type(instance.model), self.__func__.__name__)
+        return MethodType(self.__func__, instance)

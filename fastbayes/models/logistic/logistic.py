@@ -877,12 +877,15 @@ class LogisticRegression(Classifier):
         fit, arrays = self._fit.state()
         return {"fit": fit}, arrays
 
+    def _name_classes(self, schema: Any) -> None:
+        self.set_params(**as_given(self.get_params(deep=False), schema))
+
     def _loaded(
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], source: str
     ) -> Statistics:
         stats = super()._loaded(header, arrays, source)
         schema, fit = stats.schema, Fit.from_state(header["fit"], arrays)
-        self.set_params(**as_given(self.get_params(deep=False), schema))
+        self._name_classes(schema)
         shape = len(schema.categorical), len(schema.numeric), len(schema.classes)
         c = fit.coefficients
         if (len(c.sizes), len(c.center), len(c.prior)) != shape:
