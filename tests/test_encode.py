@@ -389,6 +389,13 @@ def test_few_texts_become_many() -> None:
     assert closed.encode(few, kernels).tolist() == [1, texts.MISSING, 0, texts.UNSEEN, 1]
 
 
+def test_values_of_a_closed_book__are_the_array_that_was_given() -> None:
+    given = pa.array(["a", "b"])
+    assert Codebook("x", pa.string(), given, fixed=True).values() is given
+    wider = Codebook("x", pa.float64(), pa.array([1, 2]), fixed=True).values()
+    assert wider.equals(pa.array([1.0, 2.0]))
+
+
 # Numbers and truth values as categories
 
 PACKED = {

@@ -15,7 +15,7 @@ from oracles.joint import Joint
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
-from fastbayes.models.joint.joint import CellIndex
+from fastbayes.models.joint.joint import CellIndex, JointTable
 
 NAMES = ("a", "b", "c")
 DOMAINS = ("pq", "uvw", "xy")
@@ -301,3 +301,10 @@ def test_cells__are_found_by_the_columns_that_are_known(width: int) -> None:
         np.testing.assert_allclose(found, (agree.T @ terms)[at >= 0], rtol=1e-12)
     none = CellIndex(keys[:0], [width] * m).by(known)
     assert (none.find(asked) == -1).all()
+
+
+def test_an_index_of_cells__holds_no_copy_of_them() -> None:
+    table = {"a": list("001122"), "b": list("010101"), "y": list("nppnnp")}
+    stats = fb.count(table, "y", cells=True)
+    found = JointTable(stats, tau=1.0, alpha=0.5, missing="marginalize", unseen="ignore")
+    assert np.shares_memory(found._index._columns, found.keys)

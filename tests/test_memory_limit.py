@@ -53,6 +53,14 @@ def classes(rng: np.random.Generator, n_rows: int) -> pa.Array:
     return coded(rng, n_rows, 2)
 
 
+def numbers_and_values(n_rows: int, n_columns: int) -> pa.Table:
+    """Return columns of numbers, as many of values, and a class."""
+    table = numbers(n_rows, n_columns).drop_columns(["y"])
+    for name, column in values(n_rows, n_columns).to_pydict().items():
+        table = table.append_column(name, pa.array(column))
+    return table
+
+
 def mixed(n_rows: int, seed: int = 0) -> pa.Table:
     """Return numbers and values, with nulls, a weight and rows without a class."""
     rng = np.random.default_rng(seed)
@@ -97,6 +105,8 @@ class Files:
             pq.write_table(values(6_000_000 if share else few, 10), path, row_group_size=10_000_000)
         elif name == "few-rows.parquet":  # pyarrow reads what is small
             pq.write_table(numbers(120_000 if share else few, 30), path)
+        elif name == "few-rows-wide.parquet":
+            pq.write_table(numbers_and_values(60, 800 if share else 4), path)
         elif name == "numbers.csv":
             csv.write_csv(numbers(200_000 if share else few, 20), path)
         elif name == "numbers.arrow":
@@ -127,6 +137,10 @@ COMPARED = """
     some = ["naive-bayes", "tan", "spode"]
     return fb.compare(data, "y", models=some, race=False, memory_limit=memory_limit, threads=4{})
     """
+# Of few rows there are many folds: what the models without each are scored by was held of them all.
+WIDE = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threads=4)'.format(
+    ["prior", "naive-bayes", "naive-bayes-bins", "logistic"]
+)
 ALL = 'return fb.compare(data, "y", memory_limit=memory_limit, threads=4{})'
 PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
 ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
@@ -137,6 +151,7 @@ CASES = [
     ("few-rows.parquet", COUNT, 60),
     ("values.parquet", BAYES, 50),
     ("values.parquet", COMPARED.format(""), 100),
+    ("few-rows-wide.parquet", WIDE, 40),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),
     pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
     pytest.param("numbers.parquet", CUT, 150, marks=slow),

@@ -158,7 +158,11 @@ class Codebook:
             last = self._last
             if last is not None and self._holds_all(*last):
                 return last[0]
-            return cast_domain(self.name, list(self.codes), self.kind)
+            known = self._declared if self.fixed else None
+            if known is None or known.type != self.kind or len(known) != len(self.codes):
+                return cast_domain(self.name, list(self.codes), self.kind)
+            # The same array in all schemas of a domain: of folds there are many.
+            return known
         offsets, data, n_texts = table[:3]
         return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
 

@@ -70,6 +70,10 @@ class LogPosteriors(LooScorer):
         """Return what scores all ill-conditioned rows together."""
         return LogPosteriors(self._scorer.resolved(batch, others), served=self._served)
 
+    def forget(self) -> None:
+        """Let go of what the scorer can make anew."""
+        self._scorer.forget()
+
 
 def to_log_posterior(joint: Floats) -> int:
     """Turn log joints into log posteriors; rows without a possible class stay -inf, so many."""

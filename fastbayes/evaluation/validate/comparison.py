@@ -139,7 +139,8 @@ class CountedScans(Scans):
             parts = {name: had[name] for name in wanted}
             return replace(self.have, parts=parts, folds=(), fold_names=())
         found = super().count(model, wanted, known or self.have.schema, folds)
-        found = found.aligned(self.have.schema)
+        # The very schema of the counts: that of a fold is not held once for each model.
+        found = replace(found.aligned(self.have.schema), schema=self.have.schema)
         if found.values.allclose(self.have.values, 1e-12):
             # Sums of weights, less those of a fold, are off by their rounding.
             found = replace(found, parts={**found.parts, "values": self.have.values})

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch, taken
+from fastbayes.core.batch import BLOCK_ROWS, Batch, taken
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds
@@ -92,20 +92,28 @@ class RowEncoding:
 
     def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
         """Return what encodes the blocks of so many rows, if that is known, of these columns."""
-        encoders = [
-            Encoder.applying_to(
-                schema, columns, unseen=self.unseen, target=self.target, weight=self.weight
+
+        def encoder(fold: int) -> Encoder:
+            found = Encoder.applying_to(
+                self.schemas[fold],
+                columns,
+                unseen=self.unseen,
+                target=self.target,
+                weight=self.weight,
             )
-            for schema in self.schemas
-        ]
-        for encoder in encoders:
-            encoder.expect(n_rows)
+            found.expect(n_rows)
+            return found
+
         if self.folds is None:
-            return _parts_of(encoders[0], self.check)
+            return _parts_of(encoder(0), self.check)
         order, _ = self.folds.names()
-        if len(encoders) == 1:
-            return _parts_of_folds(self.folds, order, encoders[0])
-        return _parts_by_encoder(self.folds, order, encoders)
+        if len(self.schemas) == 1:
+            return _parts_of_folds(self.folds, order, encoder(0))
+        if n_rows is not None and n_rows <= BLOCK_ROWS:
+            # Of a single block each encodes once: those of all folds are not held together.
+            return _parts_by_encoder(self.folds, order, encoder)
+        encoders = [encoder(fold) for fold in range(len(self.schemas))]
+        return _parts_by_encoder(self.folds, order, encoders.__getitem__)
 
 
 def _parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None) -> Parts:
@@ -140,8 +148,10 @@ def _parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Par
     return parts
 
 
-def _parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Encoder]) -> Parts:
-    """Return what splits blocks into folds, each with an encoder of its own."""
+def _parts_by_encoder(
+    folds: Folds, order: Sequence[int], encoder: Callable[[int], Encoder]
+) -> Parts:
+    """Return what splits blocks into folds, each with the encoder that is given for it."""
 
     def parts(segment: Segment) -> Iterator[ScoredBlock]:
         done = 0
@@ -153,7 +163,7 @@ def _parts_by_encoder(folds: Folds, order: Sequence[int], encoders: Sequence[Enc
             for fold, rows in fold_positions(order, codes):
                 mine = np.zeros(block.num_rows, np.bool_)
                 mine[rows] = True
-                encoded = encoders[fold].encode(filtered(block, mine), place)
+                encoded = encoder(fold).encode(filtered(block, mine), place)
                 # The codes last until the thread encodes again.
                 batch = taken(encoded.batch, np.arange(encoded.batch.n_rows))
                 found.append(

@@ -39,7 +39,7 @@ from fastbayes.evaluation.validate.scored_rows import (
     ScoredBlock,
 )
 from fastbayes.evaluation.validation import CLIP, Evaluation, Evaluator
-from fastbayes.models.estimator.base import Scans, check_learnable
+from fastbayes.models.estimator.base import Scans, check_learnable, forget_scorers
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
@@ -73,6 +73,11 @@ class Fitted(LooScorer):
         """Write ln P(c, x) into `out`."""
         self._of(batch.cells).log_joint(batch.codes, batch.numeric, out)
         return 0.0
+
+    def forget(self) -> None:
+        """Let go of the tables that score rows; they are made anew where they are needed."""
+        forget_scorers(self._model)
+        self._of = self._model._scorers()
 
 
 def _fitted(cls: type, data: bytes) -> Fitted:
@@ -337,7 +342,7 @@ class Scoring(ScanRequest[Scores]):
             for c, make in zip(self.contestants, makers, strict=True)
         ]
 
-    def _scored(self, parts: Parts, segment: Segment) -> tuple[list[Score], Scanned]:
+    def _scored(self, parts: Parts, segment: Segment, *, once: bool) -> tuple[list[Score], Scanned]:
         found, scanned = self._begun(), Scanned(np.zeros(self._n_classes))
         for block in parts(segment):
             of_all = (0, 0) if (e := block.encoded) is None else (e.dropped, e.unseen)
@@ -350,7 +355,7 @@ class Scoring(ScanRequest[Scores]):
             for i, (contestant, mine) in enumerate(zip(self.contestants, found, strict=True)):
                 if contestant.error is None:
                     with contestant.trying(self.strict):
-                        losses[i] = score_block(contestant, block, mine, self._n_classes)
+                        losses[i] = score_block(contestant, block, mine, self._n_classes, once=once)
             if self.paired:
                 PairedLosses.update([mine.paired for mine in found], losses, block.weights())
         return found, scanned
@@ -372,8 +377,11 @@ class Scoring(ScanRequest[Scores]):
             made=lambda threads: int(min(threads + 2, n_segments)) * self.segment,
         )
 
+        # Of a single block each fold is scored once: the tables of all folds are not held together.
+        once = source.n_rows is not None and source.n_rows <= BLOCK_ROWS
+
         def score(segment: Segment) -> tuple[list[Score], Scanned]:
-            return self._scored(parts, segment)
+            return self._scored(parts, segment, once=once)
 
         total, scanned = self._begun(), Scanned(np.zeros(self._n_classes))
         for found, counted in share.in_order(score, share.source.segments(BLOCK_ROWS)):
@@ -497,8 +505,18 @@ def scores(
     return found.scores, found.scanned
 
 
-def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_classes: int) -> Floats:
+def score_block(
+    contestant: Contestant,
+    block: ScoredBlock,
+    mine: Score,
+    n_classes: int,
+    *,
+    once: bool = False,
+) -> Floats:
     """Add the rows of a block to a score; those that wait for all others are held in it.
+
+    Where a fold is scored `once`, its scorer lets go of what it made. Of one for all rows, which
+    may be a model that is used further, it is kept.
 
     Returns the log-loss of each row, (n_rows,), NaN of those that wait or take no part.
     """
@@ -518,6 +536,8 @@ def score_block(contestant: Contestant, block: ScoredBlock, mine: Score, n_class
             seen, posterior = taken(seen, certain), posterior[certain]
             rows = certain if rows is None else rows[certain]
         mine.add_moments(scorer.other_moments(seen))
+        if once and len(contestant.scorers) > 1:
+            scorer.forget()
         mine.seconds += time.thread_time() - start
         assert seen.classes is not None
         mine.evaluators[fold].update(posterior, seen.classes, seen.weight)

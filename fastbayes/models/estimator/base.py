@@ -98,6 +98,11 @@ class KeptScorers:
 _SCORERS: WeakKeyDictionary[TableRows, KeptScorers] = WeakKeyDictionary()
 
 
+def forget_scorers(model: TableRows) -> None:
+    """Let go of the scorers of a model; they are made anew when it scores again."""
+    _SCORERS.pop(model, None)
+
+
 class TableRows(Model):
     """A model of named columns; it scores batches of codes and numbers.
 

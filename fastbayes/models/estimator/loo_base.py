@@ -165,6 +165,9 @@ class LooScorer:
         """Return what scores all ill-conditioned rows, given the moments of the others."""
         return self
 
+    def forget(self) -> None:
+        """Let go of what can be made anew, once the rows of a fold are scored; here of nothing."""
+
     def _joint(self, rows: LooRows, others: Any, own: Any, out: Floats) -> None:
         """Write ln P(c, x) of rows by the counts without them into `out`, (n_rows, n_classes).
 

@@ -238,7 +238,9 @@ class JointTable:
         self.void: Bools = gaps.all(axis=1) & bool(len(keys))
         self._hidden = self.cells.hidden & ~self.void[self.cells.feature]
         whole = ~(gaps & ~self.void[:, None]).any(axis=0) & joint
-        self.keys, self.counts = keys[whole], found.counts[whole].astype(np.float64)
+        # In the order in which an index of them reads: it needs no copy.
+        self.keys = np.asfortranarray(keys[whole])
+        self.counts = found.counts[whole].astype(np.float64)
         self.totals: Floats = self.counts.sum(axis=0)
         self.log_margins = logs(self.cells.likelihood(self.rule))
         self.widths = (self.cells.sizes + 2).tolist()
