@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import fails, run
-from stores import KEYS, serving
+from stores import KEYS, Store, serving
 
 import fastbayes as fb
 from fastbayes.data import filesystems
@@ -108,6 +109,40 @@ def silent() -> Iterator[str]:
     """Return the address of what takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_s3__a_scan_beside_another_one(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of the other one come without end, and no store is made while one is under way."""
+    answer = Store.do_GET
+
+    def slowly(store: Store, *, head: bool = False) -> None:
+        time.sleep(0.05)
+        answer(store, head)
+
+    with serving(lake) as host:
+        options = {**KEYS, "endpoint_override": host}
+        used, path = filesystems.file_system("s3://bucket/one.csv", options)
+        other = {**options, "access_key": "b"}
+        assert filesystems.file_system("s3://bucket/one.csv", other)[0] is not used
+        monkeypatch.setattr(Store, "do_GET", slowly)
+        stop = threading.Event()
+
+        def read() -> None:
+            with used.open_input_file(path) as file:
+                while not stop.is_set():
+                    file.read_at(1, 0)
+
+        readers = [threading.Thread(target=read) for _ in range(8)]
+        for reader in readers:
+            reader.start()
+            time.sleep(0.01)  # so that one begins while another one waits
+        try:
+            there = counted(fb.Files("s3://bucket/one.csv", storage_options=options))
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+    assert there.n_rows == 3
 
 
 @pytest.mark.parametrize("scheme", ["s3", "http"])

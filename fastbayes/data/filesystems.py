@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -34,6 +36,9 @@ _ARROW = {
 }
 # What a store of S3 is given where nothing is said: requests that are not answered end.
 _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
+# Stores of S3 that somebody uses, by what they were made of. While requests of one are under way no
+# other is made: the library has a lock that each request holds, and a scan always has some.
+_IN_USE: WeakValueDictionary[str, pafs.FileSystem] = WeakValueDictionary()
 
 
 def scheme_of(name: str) -> str | None:
@@ -59,17 +64,7 @@ def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem,
                 f"{name}: storage option {option!r} is none of pyarrow.fs.{kind.__name__}, which "
                 f"has {', '.join(known)}",
             )
-        given = dict(options)
-        if scheme == "s3":
-            given = _SECONDS | given
-            if "region" not in given and "endpoint_override" not in given:
-                bucket = path.partition("/")[0]
-                given["region"] = pafs.resolve_s3_region(bucket)
-            # Requests under way keep the process from ending, and each is tried several times.
-            once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
-            first = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
-            kind(**(given | first)).get_file_info(path)
-        return kind(**given), path
+        return _s3(path, options) if scheme == "s3" else kind(**options), path
     if not options:
         try:
             found, path = pafs.FileSystem.from_uri(name)
@@ -78,6 +73,24 @@ def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem,
             if "nrecognized filesystem type" not in str(error):
                 raise DataError(f"{name}: {first_line(error)}") from error
     return _by_fsspec(name, scheme or "", options)
+
+
+def _s3(path: str, options: Mapping[str, Any]) -> pafs.FileSystem:
+    """Return the store of a path, which has answered."""
+    given = _SECONDS | dict(options)
+    if "region" not in given and "endpoint_override" not in given:
+        given["region"] = pafs.resolve_s3_region(path.partition("/")[0])
+    around = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
+    made_of = repr((sorted(given.items()), sorted(around.items())))
+    if (used := _IN_USE.get(made_of)) is not None:
+        used.get_file_info(path)
+        return used
+    # Requests under way keep the process from ending, and each is tried several times.
+    once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
+    first = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
+    pafs.S3FileSystem(**(given | first)).get_file_info(path)
+    _IN_USE[made_of] = made = pafs.S3FileSystem(**given)
+    return made
 
 
 def _documented(kind: Any) -> list[str]:
