@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +25,7 @@ def release() -> None:
         trim(0)
 
 
-def releasing(results: Iterable[T]) -> Iterator[T]:
+def releasing(results: Iterable[T]) -> Generator[T, None, None]:
     """Yield results; whenever the process has grown by them, and in the end, give back memory.
 
     Each thread of glibc has a heap of its own, and keeps of it what it freed: what several threads

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -128,7 +128,7 @@ class ReadShare:
 
     def in_order(
         self, function: Callable[[T], U], items: Iterable[T], more: int = 1
-    ) -> Iterator[U]:
+    ) -> Generator[U, None, None]:
         """Yield function(item) in the order of the items, as `threads.in_order` does.
 
         Under a limit, memory that allocators keep for later goes back to the system.

@@ -684,13 +684,16 @@ def _scanned(
                 crossed = partial(crossing.crossed, segment, at, block, known.kept)
             own_of: OwnOf | None = partial(sums.at, at, known)
             codes, kept, summed = known, False, None
-            apart = bool(twofold and held) and known.numbers_apart() is not None
+            apart = bool(twofold and held and known.n_rows) and known.numbers_apart() is not None
             try:
                 if apart:
                     codes = known.without_numbers()
                 fixed = (apart or (repeatable and not own)) and codes.is_lasting(block)
                 if apart:
-                    summed = sums.of_numbers(known, codes if fixed else None, at, shape, budget)
+                    tried = codes if fixed and repeated.hopeful else None
+                    summed = sums.of_numbers(known, tried, at, shape, budget)
+                    if tried is not None and summed is None:
+                        repeated.in_vain()
                     own_of, fixed = None, summed is not None
                 lasting = block if fixed else None
                 calls = over_blocks(

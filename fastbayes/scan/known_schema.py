@@ -35,7 +35,7 @@ def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, 
     ValueError
         When an option is given that the schema stands for, or another target.
     """
-    if target != schema.target and (target is None or is_name(target)):
+    if (target is None or is_name(target)) and target != schema.target:
         raise ValueError(
             f"target={target!r}: the statistics that say how to count have the target "
             f"{schema.target!r}; count without them, or with that"

@@ -66,13 +66,14 @@ class RepeatedCounts:
         self.let_go()
         if segment.alike is None:
             return 0, None
-        while self._unlike <= MOST_UNLIKE:
+        while self.hopeful:
             own, others = self._held()
             # What is ready; of what is yet to be made all threads take the same.
             for each in sorted(
                 [*own, *others], key=lambda each: (each.counter is None, each.number)
             ):
-                parts = segment.alike(first, each.rows, each.sums and each.sums.reader)
+                noted = each.sums  # whoever made them may let go of them
+                parts = segment.alike(first, each.rows, noted and noted.reader)
                 if not len(parts.starts):
                     continue
                 mine = each if each in own else self._copied(each, own)
@@ -92,6 +93,16 @@ class RepeatedCounts:
                 break
             done.wait()
         return 0, None
+
+    @property
+    def hopeful(self) -> bool:
+        """Whether it is worth to try if the next rows are like others."""
+        return self._unlike <= MOST_UNLIKE
+
+    def in_vain(self) -> None:
+        """Take note of numbers that were summed in vain."""
+        with self._lock:
+            self._unlike += IN_VAIN
 
     def _copied(self, other: _Repeated, own: list[_Repeated]) -> _Repeated | None:
         """Take note of what another thread did; return None where the own counts do not fit."""
