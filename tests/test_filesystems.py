@@ -111,6 +111,18 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+def test_s3__is_kept_as_long_as_it_is_used(lake: Path) -> None:
+    with serving(lake) as host:
+        options = {**KEYS, "endpoint_override": host}
+        used, _ = filesystems.file_system("s3://bucket/one.csv", options)
+        assert filesystems.file_system("s3://bucket/one.csv", options)[0] is used
+        other = {**options, "access_key": "b"}
+        assert filesystems.file_system("s3://bucket/one.csv", other)[0] is not used
+        assert len(filesystems._FIRST) == 1
+        del used
+        assert not filesystems._FIRST
+
+
 def test_s3__a_scan_beside_another_one(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of the other one come without end, and no store is made while one is under way."""
     answer = Store.do_GET
@@ -122,8 +134,6 @@ def test_s3__a_scan_beside_another_one(lake: Path, monkeypatch: pytest.MonkeyPat
     with serving(lake) as host:
         options = {**KEYS, "endpoint_override": host}
         used, path = filesystems.file_system("s3://bucket/one.csv", options)
-        other = {**options, "access_key": "b"}
-        assert filesystems.file_system("s3://bucket/one.csv", other)[0] is not used
         monkeypatch.setattr(Store, "do_GET", slowly)
         stop = threading.Event()
 

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -39,6 +39,8 @@ _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
 # Stores of S3 that somebody uses, by what they were made of. While requests of one are under way no
 # other is made: the library has a lock that each request holds, and a scan always has some.
 _IN_USE: WeakValueDictionary[str, pafs.FileSystem] = WeakValueDictionary()
+# Those that ask whether there is an answer, as long.
+_FIRST: dict[str, pafs.FileSystem] = {}
 
 
 def scheme_of(name: str) -> str | None:
@@ -82,15 +84,19 @@ def _s3(path: str, options: Mapping[str, Any]) -> pafs.FileSystem:
         given["region"] = pafs.resolve_s3_region(path.partition("/")[0])
     around = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
     made_of = repr((sorted(given.items()), sorted(around.items())))
-    if (used := _IN_USE.get(made_of)) is not None:
-        used.get_file_info(path)
-        return used
-    # Requests under way keep the process from ending, and each is tried several times.
-    once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
-    first = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
-    pafs.S3FileSystem(**(given | first)).get_file_info(path)
-    _IN_USE[made_of] = made = pafs.S3FileSystem(**given)
-    return made
+    used, first = _IN_USE.get(made_of), _FIRST.get(made_of)
+    if used is None or first is None:
+        # Requests under way keep the process from ending, and each is tried several times.
+        once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
+        patience = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
+        first = pafs.S3FileSystem(**(given | patience))
+        first.get_file_info(path)
+        used = _IN_USE[made_of] = pafs.S3FileSystem(**given)
+        _FIRST[made_of] = first
+        finalize(used, _FIRST.pop, made_of, None)
+    else:
+        first.get_file_info(path)
+    return used
 
 
 def _documented(kind: Any) -> list[str]:
@@ -148,5 +154,9 @@ def answered(name: str, ask: Callable[[], T]) -> T:
     if wrong:
         raise wrong[0]
     if not found:
-        raise DataError(f"{name}: nothing answered within {ANSWER_SECONDS:g} seconds; {CHECK}")
+        beside = " and, with other options, no scan of S3 in this process at the time"
+        raise DataError(
+            f"{name}: nothing answered within {ANSWER_SECONDS:g} seconds; {CHECK}"
+            f"{beside if scheme_of(name) == 's3' and _FIRST else ''}"
+        )
     return found[0]
