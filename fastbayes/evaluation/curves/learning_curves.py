@@ -599,7 +599,7 @@ class EncodedByAll(NamedTuple):
 
     encoders: Sequence[tuple[Encoder, Sequence[int]]]
 
-    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
+    def parts(self, columns: pa.Schema, n_rows: int | None, *, once: bool = False) -> Parts:
         """Return what encodes the blocks of the rows."""
         return self._blocks
 

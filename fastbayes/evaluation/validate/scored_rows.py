@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, Batch, taken
+from fastbayes.core.batch import Batch, taken
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds
@@ -60,8 +60,11 @@ Parts = Callable[[Segment], Iterator[ScoredBlock]]
 class Encoding(Protocol):
     """Says how rows are encoded to be scored."""
 
-    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
-        """Return what encodes the blocks of so many rows, if that is known, of these columns."""
+    def parts(self, columns: pa.Schema, n_rows: int | None, *, once: bool = False) -> Parts:
+        """Return what encodes the blocks of so many rows, if that is known, of these columns.
+
+        `once` says that there is a single block.
+        """
         ...
 
 
@@ -90,8 +93,8 @@ class RowEncoding:
     folds: Folds | None = None
     check: Callable[[Encoded], None] | None = None
 
-    def parts(self, columns: pa.Schema, n_rows: int | None) -> Parts:
-        """Return what encodes the blocks of so many rows, if that is known, of these columns."""
+    def parts(self, columns: pa.Schema, n_rows: int | None, *, once: bool = False) -> Parts:
+        """Return what encodes the blocks of so many rows: see `Encoding`."""
 
         def encoder(fold: int) -> Encoder:
             found = Encoder.applying_to(
@@ -109,8 +112,7 @@ class RowEncoding:
         order, _ = self.folds.names()
         if len(self.schemas) == 1:
             return _parts_of_folds(self.folds, order, encoder(0))
-        if n_rows is not None and n_rows <= BLOCK_ROWS:
-            # Of a single block each encodes once: those of all folds are not held together.
+        if once:  # those of all folds are not held together
             return _parts_by_encoder(self.folds, order, encoder)
         encoders = [encoder(fold) for fold in range(len(self.schemas))]
         return _parts_by_encoder(self.folds, order, encoders.__getitem__)

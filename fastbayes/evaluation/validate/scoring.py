@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -362,7 +363,6 @@ class Scoring(ScanRequest[Scores]):
 
     def scored(self, source: Source, threads: int | None, progress: Progress | None) -> Scores:
         """Return what is made of rows that are read here."""
-        parts = self.rows.parts(source.schema, source.n_rows)
         n_segments = math.inf
         if source.n_rows is not None:
             n_segments = -(-source.n_rows // max(source.rows_of_segment(), 1))
@@ -377,14 +377,17 @@ class Scoring(ScanRequest[Scores]):
             made=lambda threads: int(min(threads + 2, n_segments)) * self.segment,
         )
 
+        segments = share.source.segments(BLOCK_ROWS)
+        begun = [*islice(segments, 2)]
         # Of a single block each fold is scored once: the tables of all folds are not held together.
-        once = source.n_rows is not None and source.n_rows <= BLOCK_ROWS
+        once = source.n_rows is not None and source.n_rows <= BLOCK_ROWS and len(begun) == 1
+        parts = self.rows.parts(source.schema, source.n_rows, once=once)
 
         def score(segment: Segment) -> tuple[list[Score], Scanned]:
             return self._scored(parts, segment, once=once)
 
         total, scanned = self._begun(), Scanned(np.zeros(self._n_classes))
-        for found, counted in share.in_order(score, share.source.segments(BLOCK_ROWS)):
+        for found, counted in share.in_order(score, chain(begun, segments)):
             for mine, theirs in zip(total, found, strict=True):
                 mine.add(theirs)
             scanned += counted
