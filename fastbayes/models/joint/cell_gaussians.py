@@ -488,8 +488,9 @@ def _where(which: NDArray[np.bool_], a: Backing, b: Backing) -> Backing:
 # Pairs of a row and a density that are worked out at a time.
 PAIRS = 1 << 20
 
-# A share below this is added up, of up to so many cells at a time; of more it stays a difference.
-LITTLE, COMPLETIONS = 1e-3, 1 << 20
+# A share below this is added up, of up to so many cells at a time; where that takes more times than
+# the last number, tenths of a second, it stays a difference.
+LITTLE, COMPLETIONS, LONGEST = 1e-3, 1 << 20, 32
 
 
 class Sorted(NamedTuple):
@@ -650,7 +651,7 @@ class CellMixture:
         shape = [len(p) for p in margins]
         n, some = math.prod(shape), np.flatnonzero(lacking & (left < LITTLE))
         step = COMPLETIONS // n
-        if not step:
+        if not step or len(some) > LONGEST * step:
             return left
         product = np.ones((1, self.n_classes))
         for p in margins:
