@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -867,10 +867,10 @@ class ComparisonRunner:
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
             done = stage(self.progress, "ranking", len(scored), "models")
-            made = engine.in_order(entry, scored, threads)
-            for one in made if limit is None else releasing(made):
-                entries.append(one)
-                done(1)
+            with closing(engine.in_order(entry, scored, threads)) as made:
+                for one in made if limit is None else releasing(made):
+                    entries.append(one)
+                    done(1)
             del found, scored
         entries = self._with_gaps(entries, pairs) if entries else entries
         self.seconds["scoring"] = time.perf_counter() - start

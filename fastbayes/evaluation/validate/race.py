@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -93,11 +94,11 @@ def race_sample(
     rows = np.diff(census.starts).tolist()
 
     def read(function: Any, segments: Iterator[Segment]) -> Iterator[Any]:
-        found = share.in_order(function, segments)
-        for n, batches in zip(rows, found, strict=True):
-            if progress is not None:
-                progress(n)
-            yield batches
+        with closing(share.in_order(function, segments)) as found:
+            for n, batches in zip(rows, found, strict=True):
+                if progress is not None:
+                    progress(n)
+                yield batches
 
     table = drawn.table(read)
     release()  # all that was decoded besides
@@ -256,14 +257,14 @@ class Race:
         while len(self._blocks) < n_blocks:
             self._keep(next(self._encoded))
         due = [(t, i) for t in self.standing.values() for i in range(len(t.losses), n_blocks)]
-        found = engine.in_order(self._scored, due, self.threads)
-        for (trial, _), scored in zip(due, found, strict=True):
-            if isinstance(scored, FastBayesError):
-                self.errors.setdefault(trial.name, scored)
-                self.standing.pop(trial.name, None)
-            else:
-                trial.losses.append(scored[0])
-                trial.scores.append(scored[1])
+        with closing(engine.in_order(self._scored, due, self.threads)) as found:
+            for (trial, _), scored in zip(due, found, strict=True):
+                if isinstance(scored, FastBayesError):
+                    self.errors.setdefault(trial.name, scored)
+                    self.standing.pop(trial.name, None)
+                else:
+                    trial.losses.append(scored[0])
+                    trial.scores.append(scored[1])
 
     def _keep(self, block: ScoredBlock) -> None:
         """Keep a block, its codes, which the thread overwrites, as a copy."""
