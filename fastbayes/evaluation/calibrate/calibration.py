@@ -543,11 +543,12 @@ class Calibrated(TableRows, Iterative):
         if isinstance(self.model_, TableRows):
             X = in_memory(open_features(self, X))  # read twice, which a stream cannot be
         said, joint = self.model_.explain(X), self.log_joint(X)
-        contributions = self.calibration_.explained(said.contributions)
-        prior = self._explained_prior()
+        of_map = self.calibration_
+        contributions = of_map.summands(of_map.explained(said.contributions))
+        prior = of_map.summands(self._explained_prior())
         with np.errstate(invalid="ignore"):  # what is impossible before the map and after it
             rest = joint - prior - contributions.sum(axis=1)
-        rest = self.calibration_.remainder(rest)
+        rest = of_map.remainder(rest)
         return replace(said, contributions=contributions, prior=prior, remainder=rest)
 
     @property

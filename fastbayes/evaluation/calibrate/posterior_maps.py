@@ -253,6 +253,10 @@ class Temperature:
         """
         return np.asarray(nats / self.temperature)
 
+    def summands(self, nats: Floats) -> Floats:
+        """Return them so that a remainder completes them: what is impossible stays so."""
+        return nats
+
     def remainder(self, nats: Floats) -> Floats:
         """Return what the log joint has beyond summands, (n_rows, n_classes), without rounding."""
         known = np.where(np.isfinite(nats), nats, -np.inf).max(axis=1, keepdims=True)
@@ -387,10 +391,11 @@ class Isotonic:
         np.log(p, out=log_posterior)
 
     def explained(self, nats: Floats) -> Floats:
-        """Return summands of the log joint as they were: a curve takes their sum alone.
+        """Return summands of the log joint as they were: a curve takes their sum alone."""
+        return nats
 
-        What they rule out the curve does not, so that it counts as -708 nats.
-        """
+    def summands(self, nats: Floats) -> Floats:
+        """Return them so that a remainder completes them: curves rule nothing out."""
         return np.clip(nats, LEAST_NATS, -LEAST_NATS)
 
     def remainder(self, nats: Floats) -> Floats:
