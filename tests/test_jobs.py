@@ -181,6 +181,9 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
         fb.count(lake, "y", update=whole, columns=["a"])
     with pytest.raises(ValueError, match=r"target='a': .* have the target 'y'"):
         fb.count(lake, "a", update=whole)
+    rows = rows_of_day(0)
+    labels = np.array(rows["y"].to_pylist())
+    assert fb.count(rows.drop_columns("y"), labels, schema=fb.count(rows, "y")).n_rows == len(rows)
     with pytest.raises(fb.DataError, match="pass paths"):
         fb.count(rows_of_day(0), "y", update=whole)
     with pytest.raises(fb.DataError, match="do not say which files"):
