@@ -302,7 +302,7 @@ def test_keys__a_type_that_changes_on_the_way(
     rows = [f"{i if i < 90 else i + 0.5},a,true,1.5,3\n" for i in range(100)]
     data = tmp_path / "d.csv"
     data.write_text("id,text,flag,number,level\n" + "".join(rows))
-    with pytest.raises(fb.DataError, match="'id' is int64 in the first rows and double later"):
+    with pytest.raises(fb.DataError, match="'id' is int64 in the schema and double in some rows"):
         fb.predict_to(model, data, tmp_path / "o.parquet")
     assert list(tmp_path.iterdir()) == [data]
 

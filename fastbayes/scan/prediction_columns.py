@@ -178,7 +178,7 @@ def _copy(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
         return column if column.type == field.type else column.cast(field.type)
     except pa.ArrowException as error:
         raise DataError(
-            f"column {field.name!r} is {field.type} in the first rows and {column.type} later "
+            f"column {field.name!r} is {field.type} in the schema and {column.type} in some rows "
             f"({error}); leave it out of the columns to copy, or store it in one type"
         ) from error
 
