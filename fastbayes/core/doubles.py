@@ -18,8 +18,8 @@ _WIDE = {2: pa.decimal128(38, 0), 4: pa.decimal256(76, 0)}
 def doubles(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return numbers, in a dictionary or not, as the nearest float64.
 
-    Decimals too, as Python's `float` has them: Arrow's own cast may be a bit beside, 3.03 then
-    being no 3.03.
+    Decimals too, as Python's `float` has them: of Arrow's own cast the last bit may be wrong, 3.03
+    then being no 3.03.
 
     Examples
     --------

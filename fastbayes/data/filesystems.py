@@ -154,9 +154,9 @@ def answered(name: str, ask: Callable[[], T]) -> T:
     if wrong:
         raise wrong[0]
     if not found:
-        beside = " and, with other options, no scan of S3 in this process at the time"
+        alone = "; no scan of S3 with other options may run in this process meanwhile"
         raise DataError(
             f"{name}: nothing answered within {ANSWER_SECONDS:g} seconds; {CHECK}"
-            f"{beside if scheme_of(name) == 's3' and _FIRST else ''}"
+            f"{alone if scheme_of(name) == 's3' and _FIRST else ''}"
         )
     return found[0]

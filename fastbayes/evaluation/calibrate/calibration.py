@@ -542,10 +542,9 @@ class Calibrated(TableRows, Iterative):
         self._check_fitted()
         if isinstance(self.model_, TableRows):
             X = in_memory(open_features(self, X))  # read twice, which a stream cannot be
-        said, joint = self.model_.explain(X), self.log_joint(X)
+        said, joint = super().explain(X), self.log_joint(X)
         of_map = self.calibration_
-        contributions = of_map.summands(of_map.explained(said.contributions))
-        prior = of_map.summands(self._explained_prior())
+        contributions, prior = map(of_map.summands, (said.contributions, said.prior))
         with np.errstate(invalid="ignore"):  # what is impossible before the map and after it
             rest = joint - prior - contributions.sum(axis=1)
         rest = of_map.remainder(rest)

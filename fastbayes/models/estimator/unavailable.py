@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 
 def unavailable(reason: str) -> Any:
@@ -25,33 +25,37 @@ class _Absent:
         raise AttributeError(self._reason)
 
 
-class when_fitted:
-    """A method that only a fitted model has; the class shows it as a function."""
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-        functools.update_wrapper(self, method)  # type: ignore[arg-type]
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self._method
-        instance._check_fitted()
-        return MethodType(self._method, instance)
-
-
-class where_inner:
-    """A method that a meta-estimator has if the class of its model has it, by default naive Bayes.
-
-    Of another the AttributeError is that of the model; the class shows it as a function.
-    """
+class _Where:
+    """A method that a model has under a condition; the class shows it as a function."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.__func__ = method  # as other wrappers of functions have it
-        functools.update_wrapper(self, method)  # type: ignore[arg-type]
+        functools.update_wrapper(cast("Any", self), method)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self.__func__
-        if instance.model is not None:
-            getattr(type(instance.model), self.__func__.__name__)
+        self._check(instance)
         return MethodType(self.__func__, instance)
+
+    def _check(self, model: Any) -> None:
+        """Raise AttributeError where a model does not have the method."""
+        raise NotImplementedError
+
+
+class when_fitted(_Where):
+    """A method that only a fitted model has."""
+
+    def _check(self, model: Any) -> None:
+        model._check_fitted()
+
+
+class where_inner(_Where):
+    """A method that a meta-estimator has if the class of its model has it, by default naive Bayes.
+
+    Of another the AttributeError is that of the model.
+    """
+
+    def _check(self, model: Any) -> None:
+        if model.model is not None:
+            getattr(type(model.model), self.__func__.__name__)

@@ -497,14 +497,15 @@ class Sorted(NamedTuple):
     """Densities in the order of their class and of some of their values.
 
     cells   their order, and combinations of values and class that occur
-    left    (n_combinations + 1,) what cells without a density have of the product of margins; at
+    remaining
+            (n_combinations + 1,) what cells without a density have of the product of margins; at
             last 1
     rows    (n_combinations + 1,) how many rows they were counted in; at last 0
     unknown (n,) of each density the sum of ln P(v_j | c) over the other values
     """
 
     cells: SortedCells
-    left: Floats
+    remaining: Floats
     rows: Floats
     unknown: Floats
 
@@ -600,7 +601,7 @@ class CellMixture:
             # All cells that agree and have no density of their own, together.
             counted = there[:, c] - known.rows[at]
             with np.errstate(divide="ignore"):
-                others = margins[:, c] + np.log(known.left[at])
+                others = margins[:, c] + np.log(known.remaining[at])
             rest = self.table.smoothed(np.maximum(counted, 0.0), others, self.table.totals[c])
             for some in stretches(size[of]):
                 mine, n = rows[some], size[of[some]]
@@ -625,19 +626,19 @@ class CellMixture:
             aside = np.repeat(~gone[:, None], len(self.keys), axis=1)
             unknown = self.table.of_margins(self.keys.T, aside)[np.arange(len(labels)), labels]
             every = np.arange(len(cells.begins) - 1)
-            left, rows = self._left(gone, cells, unknown), cells.sums(self.rows, every)
-            return Sorted(cells, np.append(left, 1.0), np.append(rows, 0.0), unknown)
+            remaining, rows = self._remaining(gone, cells, unknown), cells.sums(self.rows, every)
+            return Sorted(cells, np.append(remaining, 1.0), np.append(rows, 0.0), unknown)
 
         return self._sorted.of(gone, made)
 
-    def _left(self, gone: Bools, cells: SortedCells, unknown: Floats) -> Floats:
+    def _remaining(self, gone: Bools, cells: SortedCells, unknown: Floats) -> Floats:
         """Return what cells without a density have of the product of margins, (n_combinations,).
 
         Where that is little it is no difference from 1: rounding would leave some, and the density
         of a class may be greater than those of its cells by any power of ten.
         """
         every = np.arange(len(cells.begins) - 1)
-        left = np.clip(1.0 - cells.sums(np.exp(unknown), every), 0.0, 1.0)
+        remaining = np.clip(1.0 - cells.sums(np.exp(unknown), every), 0.0, 1.0)
         labels = self.gaussians.labels[cells.cells(cells.begins[:-1])]
         table, margins = self.table, []
         for j in np.flatnonzero(gone).tolist():
@@ -647,12 +648,12 @@ class CellMixture:
         there = cells.sums((unknown > -np.inf).astype(np.float64), every)
         whole = np.prod([np.count_nonzero(p, axis=0) for p in margins], axis=0, dtype=np.float64)
         lacking = there < whole[labels]
-        left[~lacking] = 0.0
+        remaining[~lacking] = 0.0
         shape = [len(p) for p in margins]
-        n, some = math.prod(shape), np.flatnonzero(lacking & (left < LITTLE))
+        n, some = math.prod(shape), np.flatnonzero(lacking & (remaining < LITTLE))
         step = COMPLETIONS // n
         if not step or len(some) > LONGEST * step:
-            return left
+            return remaining
         product = np.ones((1, self.n_classes))
         for p in margins:
             product = (product[:, None] * p).reshape(-1, self.n_classes)
@@ -662,8 +663,8 @@ class CellMixture:
             row = np.repeat(np.arange(len(few)), np.diff(begins))
             absent = np.ones((len(few), n), np.bool_)
             absent[row, np.ravel_multi_index(self.keys[own][:, gone].T, shape)] = False
-            left[few] = (absent * product.T[labels[few]]).sum(axis=1)
-        return left
+            remaining[few] = (absent * product.T[labels[few]]).sum(axis=1)
+        return remaining
 
 
 def stretches(sizes: Ints) -> Iterator[slice]:

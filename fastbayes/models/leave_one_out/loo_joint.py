@@ -233,7 +233,7 @@ class _Own:
         size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
         agree = table.matching(codes, self.hidden[:, some])[np.arange(len(some)), y]
         with np.errstate(divide="ignore"):
-            others = margins + np.log(known.left[at])
+            others = margins + np.log(known.remaining[at])
         last = table.smoothed(np.maximum(agree - known.rows[at], 0.0), others, totals)
         last += self._density(some, np.full(len(some), -1), inside=False)
         result = np.empty(len(some))
