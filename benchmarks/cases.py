@@ -34,7 +34,7 @@ from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 
 Floats = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ def encoded(model: fb.NaiveBayes, table: pa.Table) -> list[list[Codes]]:
     return [
         [group._replace(codes=group.codes.copy()) for group in block.batch.codes]
         for segment in source.segments(BLOCK_ROWS)
-        for _, block in engine.encoded_blocks(segment, encoder)
+        for _, block in row_blocks.encoded_blocks(segment, encoder)
     ]
 
 

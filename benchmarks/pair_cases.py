@@ -18,7 +18,7 @@ from fastbayes.core.batch import BLOCK_ROWS, Codes
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.statistics.pair_counts import all_pairs
 
 BLAS, BINCOUNT = "one-hot BLAS by hand", "numpy.bincount by hand"
@@ -117,7 +117,7 @@ def _encoded(model: Any, table: pa.Table) -> list[tuple[int, list[Codes]]]:
     return [
         (rows.num_rows, [g._replace(codes=g.codes.copy()) for g in block.batch.codes])
         for segment in source.segments(BLOCK_ROWS)
-        for rows, block in engine.encoded_blocks(segment, encoder)
+        for rows, block in row_blocks.encoded_blocks(segment, encoder)
     ]
 
 

@@ -26,7 +26,7 @@ import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.threads import mapped, submitted, together
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 
 ROWS = 5 * BLOCK_ROWS + 123
 PATIENCE = 60.0  # seconds after which something hangs for ever
@@ -123,7 +123,8 @@ def test_small_blocks__every_encoding_and_growth(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of a few rows: codebooks grow, encodings change and cross blocks all the time."""
-    monkeypatch.setattr(engine, "BLOCK_ROWS", 7)
+    for module in (engine, row_blocks):
+        monkeypatch.setattr(module, "BLOCK_ROWS", 7)
     options: dict[str, Any] = {"categorical": ["whole", "real"], "sample_weight": "w"}
     for seed in seeds:
         batches, plain = random_stream(seed)

@@ -17,7 +17,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator import base
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.statistics.registry import REGISTRY
 from fastbayes.statistics.value_counts import ValueCounts
 
@@ -61,7 +61,7 @@ def table_of(n: int, seed: int, kinds: list[str], nulls: float, chunks: int) -> 
 
 def in_blocks(monkeypatch: pytest.MonkeyPatch, kernels: str) -> None:
     monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
-    for module in (engine, base, filesource, memory):
+    for module in (engine, row_blocks, base, filesource, memory):
         monkeypatch.setattr(module, "BLOCK_ROWS", ROWS)
     monkeypatch.setattr(base, "LEAST_ROWS", ROWS)
 
@@ -356,7 +356,7 @@ def by_copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(repeat, "together", others_first)
     in_blocks(monkeypatch, "always")
-    monkeypatch.setattr(engine, "HELP_CELLS", 1)
+    monkeypatch.setattr(row_blocks, "HELP_CELLS", 1)
     return found
 
 
@@ -385,8 +385,8 @@ def test_threads_that_take_the_blocks_of_a_table__count_each_once(
     monkeypatch: pytest.MonkeyPatch, pairs: bool
 ) -> None:
     in_blocks(monkeypatch, "always")
-    monkeypatch.setattr(engine, "HELP_CELLS", 1)
-    monkeypatch.setattr(engine, "MOST_CELLS", 20 * ROWS * 8)  # several batches of blocks
+    monkeypatch.setattr(row_blocks, "HELP_CELLS", 1)
+    monkeypatch.setattr(row_blocks, "MOST_CELLS", 20 * ROWS * 8)  # several batches of blocks
     table = indexed_table(5000, 6, 0.1, 3, 2)
     for options in ({}, {"null_values": ["v1", "c0"]}):
         expected = fb.count(table, "y", pairs=pairs, threads=1, **options)
@@ -410,8 +410,8 @@ def test_what_python_does_with_rows_of_dictionaries__is_done_by_segments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_blocks(monkeypatch, "always")
-    monkeypatch.setattr(engine, "HELP_CELLS", 1)
-    monkeypatch.setattr(engine, "MOST_CELLS", 20 * ROWS * 8)
+    monkeypatch.setattr(row_blocks, "HELP_CELLS", 1)
+    monkeypatch.setattr(row_blocks, "MOST_CELLS", 20 * ROWS * 8)
     table = indexed_table(5000, 6, 0.1, 3, 2)
     expected = fb.count(table, "y", threads=1)
     add, asked = ValueCounts._add, []

@@ -18,7 +18,7 @@ from fastbayes.data import filesource, number_chunks
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 
 
 @pytest.fixture(autouse=True)
@@ -352,7 +352,7 @@ def test_sums_are_those_of_rows_decoded_at_once(
     options: dict[str, Any], names: list[str], threads: int, rows: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    for module in (engine, filesource):
+    for module in (engine, row_blocks, filesource):
         monkeypatch.setattr(module, "BLOCK_ROWS", 256)
     apart, opened = Segment.apart, []
 

@@ -26,7 +26,7 @@ import fastbayes as fb
 from fastbayes.data import column_chunks, filesource, memory
 from fastbayes.data.segments import SEGMENT_BLOCKS
 from fastbayes.models.estimator import base
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.statistics.bundle import Statistics
 
 READERS = ("memory", "our pages", "plain numbers", "pyarrow", "dataset", "stream", "ipc")
@@ -88,7 +88,7 @@ def counted(
     """Count the rows of a table that come by a road; `group` gives all row groups its rows."""
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as name:
         patch.setenv("FASTBAYES_KERNELS", road.kernels)
-        for module in (engine, base, filesource, memory):
+        for module in (engine, row_blocks, base, filesource, memory):
             patch.setattr(module, "BLOCK_ROWS", road.block)
         if road.reader == "pyarrow":
             patch.setattr(column_chunks.Footer, "divide", lambda *_: ([], {}))

@@ -31,7 +31,7 @@ from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.row_posteriors import Column, RowEvidence, RowPosteriors, columns_of
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 
 logger = logging.getLogger("fastbayes")
 
@@ -657,7 +657,7 @@ def scored(
         segment, start = item
         pieces, done, lost = list[Floats](), 0, 0
         unknown = np.zeros(len(rows.nodes), np.int64)
-        for block, encoded in engine.encoded_blocks(segment, encoder):
+        for block, encoded in row_blocks.encoded_blocks(segment, encoder):
             n = block.num_rows
             for j in rows.labels:
                 if encoded.unseen[j]:

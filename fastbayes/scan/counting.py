@@ -36,7 +36,7 @@ from fastbayes.data.folds import (
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
 from fastbayes.data.source import Source, as_given, open_source
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
@@ -655,7 +655,7 @@ def census_of(opened: Opened, threads: int | None) -> Census:
 
     def count(segment: Segment) -> tuple[int, int, float]:
         done, kept, heaviest = 0, 0, 0.0
-        for rows, encoded in engine.encoded_blocks(segment, encoder):
+        for rows, encoded in row_blocks.encoded_blocks(segment, encoder):
             done += rows.num_rows
             kept += encoded.batch.n_rows
             weight = encoded.batch.weight

@@ -37,8 +37,9 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
-from fastbayes.scan.engine import encoded_blocks, resolved_threads, threads_for
+from fastbayes.scan.engine import resolved_threads
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
+from fastbayes.scan.row_blocks import encoded_blocks, threads_for
 
 
 def numeric_cuts(

@@ -6,29 +6,25 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from fastbayes.core import files
 from fastbayes.core.allocators import release
-from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
 from fastbayes.core.text_tables import size
 from fastbayes.core.threads import default_threads as default_threads
 from fastbayes.core.threads import in_order as in_order
 from fastbayes.core.threads import resolved_threads as resolved_threads
-from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
+from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.order import sorted_values
-from fastbayes.data.segments import SEGMENT_BLOCKS, LateNumbers, Rows, Segment, Source
-from fastbayes.kernels import dispatch
+from fastbayes.data.segments import Segment, Source
 from fastbayes.scan.budget import (
     SLACK,
     Budget,
@@ -44,10 +40,10 @@ from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.dual_encoding import named_alike, named_apart
 from fastbayes.scan.fold_statistics import Crossing, with_folds_of
-from fastbayes.scan.repeated_counts import RepeatedCounts
-from fastbayes.scan.repeated_sums import RepeatedSums
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 from fastbayes.scan.request import Progress as Progress
+from fastbayes.scan.row_blocks import rows_at_once, rows_on_all
+from fastbayes.scan.segment_counts import SegmentCounts
 from fastbayes.statistics.base import Room, Statistic
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import GrowingStatistics
@@ -55,14 +51,6 @@ from fastbayes.statistics.parts import Wanted as Wanted
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.value_counts import ValueCounts
 
-# Segments of a table in memory for each of several threads: the one that is done first takes more.
-# Where they would have fewer cells, one: Python takes as long for a segment as kernels for 2^24.
-SEGMENTS, LEAST_CELLS = 2, 1 << 27
-# Cells of a batch on a thread, which no signal interrupts: a tenth of a second where values are
-# counted.
-MOST_CELLS = 1 << 29
-# Cells for which it pays to ask another thread for help.
-HELP_CELLS = 1 << 21
 # Blocks that are looked up at once where Python goes over them: more would save little.
 MOST_BLOCKS = 16
 # Bytes of sums, by what is known before the first row, that each thread may hold until they are
@@ -149,122 +137,6 @@ def left_for_pairs(
     copies, larger = resolved_threads(threads) + 1, shape._replace(sizes=roomy(shape.sizes))
     needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
     return max(limit - total_of(needs), 0) // copies
-
-
-def rows_at_once(source: Source, threads: int, most: int = MOST_CELLS) -> int:
-    """Return the rows of a batch of whole blocks: columns are looked up for many blocks at once.
-
-    A few segments for each thread, of as many rows as there are: the fewer calls, the better. What
-    is no dictionary may be converted first, which takes up to 8 bytes a value. `most` is a number
-    of rows.
-    """
-    if not (source.many_blocks and source.n_rows):
-        return BLOCK_ROWS
-    converted = sum(not pa.types.is_dictionary(field.type) for field in source.schema)
-    most = min(most, MOST_CELLS // max(len(source.schema), 1))
-    most = min(most, source.batch_bytes // (1 + 8 * converted))
-    if source.in_memory:  # of files, as many as are decoded together
-        cells = source.n_rows * len(source.schema)
-        parts = max(threads, min(SEGMENTS * threads, cells // LEAST_CELLS)) if threads > 1 else 1
-        most = min(most, -(-source.n_rows // parts))
-    whole = SEGMENT_BLOCKS * BLOCK_ROWS
-    return BLOCK_ROWS if most <= BLOCK_ROWS else whole * -(-most // whole)
-
-
-def rows_on_all(source: Source, encoder: Encoder, threads: int, few: int) -> int:
-    """Return the rows that all threads take the blocks of; 0 where each has rows of its own.
-
-    That is where looking up takes time that grows with the rows. A multiple of so few.
-    """
-    if threads == 1 or not (source.many_blocks and encoder.is_indexing(source)):
-        return 0
-    return few * max(threads * MOST_CELLS // (max(len(source.schema), 1) * few), 1)
-
-
-def threads_for(cells: float, threads: int) -> int:
-    """Return on how many of the threads it pays to work through so many cells."""
-    return int(min(threads, 1 + cells / HELP_CELLS))
-
-
-def over_blocks(
-    rows: LookedUp,
-    work: Callable[[Batch, int], None],
-    *,
-    sizes: NDArray[np.int64] | None = None,
-    moving: Sequence[tuple[NDArray[Any], int]] = (),
-    repeatable: bool = False,
-    blank: bool = False,
-    threads: int = 1,
-    last: bool = True,
-) -> Any:
-    """Do work(batch, first row) on rows block by block; return the calls of kernels that do it.
-
-    They do the same once more, with other rows in the same place; None if none were noted. Blocks
-    are those of the rows that were read, whichever of them were kept, unless the work is
-    repeatable.
-
-    Parameters
-    ----------
-    rows
-        Rows whose values have codes.
-    sizes
-        As in `LookedUp.block`.
-    moving
-        Arrays that hold something of every row and that the work writes, with the bytes of a row.
-    repeatable
-        Whether the work does nothing with rows but call kernels by `dispatch.call`: compiled, they
-        are then called for all blocks without Python in between.
-    blank
-        Whether codes are 0 while calls are noted down, for work that looks at them.
-    threads
-        How many take the blocks, at most. With several NotRepeatableError is raised, before
-        anything is done, where the work is not repeatable.
-    last
-        Whether no others will take the place of these rows.
-    """
-    if threads > 1 and not repeatable:
-        raise dispatch.NotRepeatableError
-    threads = threads_for(rows.n_rows * max(len(rows.sizes), 1), threads)
-    noted = repeatable and (rows.n_rows > BLOCK_ROWS or not last)
-    n = rows.n_rows
-    whole = n - n % BLOCK_ROWS
-    parts = [(0, BLOCK_ROWS, n // BLOCK_ROWS), (whole, n % BLOCK_ROWS, 1)]
-    if not noted:
-        parts = [(first, last - first, 1) for _, first, last in rows.parts(BLOCK_ROWS)]
-    # Only compiled kernels can be noted down: where those of codes are, those of counts are, too.
-    repeat = (
-        dispatch.load("reading.repeat", rows.coding)
-        if noted
-        else dispatch.numpy_twin("reading.repeat")
-    )
-    return repeat.over_blocks(
-        lambda at, some: work(rows.block(at, some, sizes, blank=noted and blank, noted=noted), at),
-        [part for part in parts if part[1] and part[2]],
-        [*rows.moving(), *moving],
-        threads,
-    )
-
-
-def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[Rows, Encoded]]:
-    """Yield the blocks of a segment with their codes."""
-    done = 0
-    for rows in segment.batches():
-        blocks = encoder.look_up(rows, segment.place(done)).encoded(BLOCK_ROWS)
-        for place, encoded in enumerate(blocks):
-            whole = rows.num_rows <= BLOCK_ROWS  # a wide table is slow to be cut
-            yield rows if whole else rows.slice(place * BLOCK_ROWS, BLOCK_ROWS), encoded
-        done += rows.num_rows
-
-
-class _Counted(NamedTuple):
-    """What one segment left behind, apart from counts that went into a shared set."""
-
-    parts: Sequence[GrowingStatistics] = ()  # a set for each stretch of rows
-    rows: int = 0
-    dropped: int = 0
-    unlabelled: tuple[pa.RecordBatch, ...] = ()
-    skipped: str | None = None  # why it was left out
-    origin: str = ""
 
 
 class _Total(NamedTuple):
@@ -576,144 +448,28 @@ def _scanned(
     crossing: Crossing | None,
 ) -> _Total:
     """Count what is read once."""
-    source, threads, wanted = share.source, share.threads, budget.wanted
-    weighted = encoder.weight is not None
-    # Exact counts do not depend on the order of addition, so workers pick up whichever set is
-    # idle; floating-point sums, and all of them where a segment may have to be left out or a
-    # prefix kept, are made afresh per segment and folded in segment order.
-    whole = on_error == "skip" or checkpoint is not None
-    n_numeric = len(encoder.features) - len(encoder.books)
-    vacuous = {n for n in wanted if kind_of(n).vacuous(n_numeric)}
-    shared = {
-        n: given
-        for n, given in wanted.items()
-        if (kind_of(n).order_free(weighted) or n in vacuous) and not whole
-    }
-    own = {n: given for n, given in wanted.items() if n not in shared}
-    new = partial(GrowingStatistics, shared, weighted=weighted)
-    idle: list[GrowingStatistics] = []
-    repeated = RepeatedCounts()
-    repeatable = crossing is None and all(
-        n in vacuous or (kind_of(n).repeatable and kind_of(n).order_free(weighted)) for n in wanted
+    source, threads = share.source, share.threads
+    skip = on_error == "skip"
+    counts = SegmentCounts(
+        source, encoder, budget, crossing, one_by_one=skip or checkpoint is not None, skip=skip
     )
-    block_rows = BLOCK_ROWS
-    behind, merged = None, False
+    block_rows, behind = BLOCK_ROWS, None
     at_once = 0  # rows that all threads work on together
-    if repeatable:
+    if counts.repeatable:
         # Nothing is summed by segments, but a checkpoint must find the first ones again.
-        if checkpoint is not None and on_error == "stop":
+        if checkpoint is not None and not skip:
             behind = source.behind(0 if kept is None else kept.rows)
-        merged = behind is not None or not whole
-        if merged:
+            counts.merged = behind is not None
+        if counts.merged:
             source = (behind or source).merging()
         block_rows = rows_at_once(source, threads)
-        if not whole:
+        if counts.shared:
             at_once = rows_on_all(source, encoder, threads, block_rows)
     elif crossing is None:
-        block_rows = rows_at_once(source, threads, _blocks_of_sums(source, encoder, own, budget))
+        most = _blocks_of_sums(source, encoder, counts.own, budget)
+        block_rows = rows_at_once(source, threads, most)
 
-    # Blocks are worked on one by one, in their order: numbers are decoded as late.
-    late: list[str] = []
-    if not repeatable and crossing is None and not encoder.keep_unlabelled:
-        late = encoder.plain_numbers()
-    # Whether what is counted of codes and what is summed of numbers need nothing of each other.
-    twofold = bool(late and shared) and not weighted and _come_apart({*shared} - vacuous, own)
-
-    def count(segment: Segment, threads: int) -> _Counted:
-        try:
-            alike, found = 0, None
-            if twofold and segment.parts:
-                alike, found = repeated.add(segment, 0, apart=True)
-            if found is not None:
-                return _Counted([found], segment.parts[0].n_rows, origin=segment.origin)
-            with segment.apart(late) as (batches, numbers):
-                return counted_in(segment, batches, numbers, threads, counted=alike > 0)
-        except DataError as error:
-            if on_error != "skip":
-                raise
-            return _Counted(skipped=_skipped(error, segment, source), origin=segment.origin)
-        finally:
-            repeated.let_go()
-
-    def counted_in(
-        segment: Segment,
-        batches: Iterator[Rows],
-        numbers: LateNumbers | None,
-        threads: int,
-        *,
-        counted: bool,
-    ) -> _Counted:
-        """Count a segment; only sums are left to make where its codes were counted."""
-        sums = _Sums(own, segment, weighted=weighted)
-        rows = dropped = 0
-        left: list[pa.RecordBatch] = []
-
-        def read() -> Iterator[tuple[int, Rows]]:
-            """Yield rows that are still to be counted, each behind those that stand before them."""
-            nonlocal rows
-            if not (merged and segment.parts):
-                for block in batches:
-                    yield rows, block
-                return
-            first = 0
-            while first < len(segment.parts):
-                found, _ = repeated.add(segment, first)
-                rows += sum(part.n_rows for part in segment.parts[first : first + found])
-                first += found
-                if not found:
-                    at = segment.parts[first].before
-                    for block in segment.parts[first].read():
-                        yield at, block
-                        at += block.num_rows
-                    first += 1
-
-        for at, block in read():
-            place = segment.place(at)
-            late_numbers = None if numbers is None else NumbersApart(numbers, at, place)
-            known = encoder.look_up(block, place, late_numbers)
-            dropped += known.dropped()
-            if known.unlabelled is not None:
-                left.append(known.unlabelled)
-            held = [] if counted or not shared else [repeated.counts() or _taken(idle) or new()]
-            shape = capacity(encoder)
-            for part in [*sums.parts[-1:], *held]:
-                shape = part.room(shape)
-            budget.check(encoder, shape, known)
-            crossed = None
-            if crossing is not None:
-                crossed = partial(crossing.crossed, segment, at, block, known.kept)
-            own_of: OwnOf | None = partial(sums.at, at, known)
-            codes, kept, summed = known, False, None
-            apart = bool(twofold and held and known.n_rows) and known.numbers_apart() is not None
-            try:
-                if apart:
-                    codes = known.without_numbers()
-                fixed = (apart or (repeatable and not own)) and codes.is_lasting(block)
-                if apart:
-                    tried = codes if fixed and repeated.hopeful else None
-                    summed = sums.of_numbers(known, tried, at, shape, budget)
-                    if tried is not None and summed is None:
-                        repeated.in_vain()
-                    own_of, fixed = None, summed is not None
-                lasting = block if fixed else None
-                calls = over_blocks(
-                    codes,
-                    partial(_update, budget, own_of, held, shape, crossed),
-                    sizes=shape.sizes,
-                    repeatable=repeatable or apart,
-                    threads=threads,
-                    last=lasting is None,
-                )
-                codes.check()
-                if held:
-                    kept = repeated.keep(lasting, codes, calls, held[0], summed)
-            finally:
-                if not kept:
-                    idle.extend(held)
-            rows += block.num_rows
-        return _Counted(sums.parts, rows, dropped, tuple(left), origin=segment.origin)
-
-    total = GrowingStatistics(own, weighted=weighted)
+    total = GrowingStatistics(counts.own, weighted=encoder.weight is not None)
     done = rows = dropped = 0
     read: set[str] = set()
     lost: set[str] = set()
@@ -735,10 +491,10 @@ def _scanned(
         return islice(source.segments(n_rows), done if behind is None else 0, None)
 
     # Segments of such sources hold no rows, and of what is counted nothing waits.
-    more = threads if source.many_blocks and not own and not encoder.keep_unlabelled else 1
+    more = threads if source.many_blocks and not counts.own and not encoder.keep_unlabelled else 1
     between = True  # two segments
     try:
-        for counted in share.on_all(count, segments, block_rows, at_once, more):
+        for counted in share.on_all(counts.count, segments, block_rows, at_once, more):
             between = False
             for parts in counted.parts:
                 total.add(parts)
@@ -761,92 +517,11 @@ def _scanned(
         if checkpoint is not None and between and done:
             keep()
         raise
-    for parts in [*idle, *repeated.all_counts()]:
+    for parts in counts.sets():
         total.add(parts)
         budget.check_held(total)
-    total.wanted = wanted
+    total.wanted = budget.wanted
     return _Total(total, rows, dropped, provenance, lost - read)
-
-
-def _come_apart(counts: Iterable[str], sums: Iterable[str]) -> bool:
-    """Return whether counts of codes and sums of numbers can be made by kernels alone."""
-    return all(kind_of(name).repeatable for name in counts) and all(
-        kind_of(name).sums_repeatable for name in sums
-    )
-
-
-def _skipped(error: DataError, segment: Segment, source: Source) -> str:
-    """Return what is said of a segment that is left out: the error, and the rows lost with it."""
-    n_rows = segment.n_rows
-    if n_rows is None and isinstance(error, FileFormatError):  # nor can it be
-        return str(error)
-    if n_rows is None:  # so far it was not read to its end
-        try:
-            n_rows = sum(rows.num_rows for rows in segment.batches())
-        except DataError:
-            return str(error)
-    source.check_lost(segment.origin, n_rows, error)
-    return f"{error} ({n_rows:,} row{'s' * (n_rows != 1)} left out with it)"
-
-
-class _Sums:
-    """Sets of statistics whose bits depend on the order of rows, one for each stretch of a segment.
-
-    parts  those of the stretches that have rows
-    """
-
-    def __init__(self, wanted: Wanted, segment: Segment, *, weighted: bool) -> None:
-        self.parts: list[GrowingStatistics] = []
-        self._wanted, self._weighted = wanted, weighted
-        self._rows, self._stretch = segment.sum_rows, -1
-
-    def at(self, done: int, rows: LookedUp, first: int) -> GrowingStatistics:
-        """Return the set of a row, of those that come after so many of the segment."""
-        place = done + (first if rows.kept is None else int(rows.kept[first]))
-        stretch = 0 if self._rows is None else place // self._rows
-        if stretch != self._stretch:
-            self._stretch = stretch
-            self.parts.append(GrowingStatistics(self._wanted, weighted=self._weighted))
-        return self.parts[-1]
-
-    def of_numbers(
-        self, rows: LookedUp, fixed: LookedUp | None, done: int, shape: Shape, budget: Budget
-    ) -> RepeatedSums | None:
-        """Add up numbers that are read apart, of rows behind so many of the segment.
-
-        By noted calls, which are returned, where these do: then others may take the place of the
-        rows. `fixed` are the rows without their numbers, if that can be.
-        """
-        numbers, own = rows.numbers_apart(), self.at(done, rows, 0)
-        repeated = None
-        if fixed is not None and numbers is not None:
-            repeated = RepeatedSums.of(numbers.numbers, own, shape, fixed)
-        found = None if repeated is None else repeated.made()
-        if found is None:
-            alone = partial(_update, budget, partial(self.at, done, rows), (), shape, None)
-            over_blocks(rows.without_codes(), alone)
-            return None
-        self.parts[-1] = found
-        budget.check_held(found)
-        return repeated
-
-
-def _update(
-    budget: Budget,
-    own_of: OwnOf | None,
-    held: Sequence[GrowingStatistics],
-    shape: Shape,
-    crossed: Callable[[Batch, Shape], tuple[Batch, Shape]] | None,
-    batch: Batch,
-    first: int,
-) -> None:
-    """Add a block of rows to sets of statistics, its classes crossed with folds if it is so."""
-    if crossed is not None:
-        batch, shape = crossed(batch, shape)
-    own = [] if own_of is None else [own_of(first)]
-    for part in [*own, *held]:
-        part.update(batch, shape)
-        budget.check_held(part)
 
 
 def _blocks_of_sums(source: Source, encoder: Encoder, own: Wanted, budget: Budget) -> int:
@@ -858,13 +533,6 @@ def _blocks_of_sums(source: Source, encoder: Encoder, own: Wanted, budget: Budge
         need = total_of(needs_of(own, Room(shape, shape.sizes, 1)))
         return BLOCK_ROWS * min(MOST_BLOCKS, HELD_SUMS // max(need, 1))
     return BLOCK_ROWS * MOST_BLOCKS
-
-
-def _taken(idle: list[GrowingStatistics]) -> GrowingStatistics | None:
-    try:
-        return idle.pop()
-    except IndexError:  # another worker took the last one
-        return None
 
 
 def _finished(

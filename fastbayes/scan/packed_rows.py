@@ -23,7 +23,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.deduplicate import SAMPLE, DistinctRows, countable, joint, repeats, summed
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 
@@ -79,7 +79,7 @@ class Reading:
 
     def batches(self, encoder: Encoder, segment: Segment) -> Iterator[tuple[Batch, Floats | None]]:
         """Yield the blocks of a segment with the weights of their rows."""
-        for _, encoded in engine.encoded_blocks(segment, encoder):
+        for _, encoded in row_blocks.encoded_blocks(segment, encoder):
             batch = encoded.batch
             assert batch.classes is not None
             weight = batch.weight

@@ -22,7 +22,7 @@ from fastbayes.data.segments import (
     sound,
     waiting,
 )
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.engine import Progress
 from fastbayes.scan.prediction_columns import PredictionColumns
@@ -102,7 +102,7 @@ class Predicted:
             made=lambda n: width * _rows_held(source, n, parts=parts, sorts=sorts),
         )
         self.source, self.threads = share.source, share.threads
-        at_once = engine.rows_at_once(self.source, self.threads, GROUP_ROWS)
+        at_once = row_blocks.rows_at_once(self.source, self.threads, GROUP_ROWS)
         # Parts are whole groups.
         self.at_once = GROUP_ROWS if at_once == GROUP_ROWS else BLOCK_ROWS
 
@@ -133,7 +133,7 @@ class Predicted:
         Rows of partitions stay record batches, which are sorted yet.
         """
         kind = "rows" if self._how.partition_by else self._how.kind
-        for rows, encoded in engine.encoded_blocks(segment, self._encoder):
+        for rows, encoded in row_blocks.encoded_blocks(segment, self._encoder):
             copied = rows.select(self._columns.copied)
             with reading(segment.origin):
                 for piece in copied.to_batches() if isinstance(copied, pa.Table) else [copied]:

@@ -15,7 +15,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder
 from fastbayes.data.segments import Rows, Segment, Source
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 
@@ -49,7 +49,7 @@ def scanned_again(
         seen: list[int] = []
 
         def blocks() -> Iterator[tuple[Rows, Encoded]]:
-            for block, encoded in engine.encoded_blocks(segment, encoder):
+            for block, encoded in row_blocks.encoded_blocks(segment, encoder):
                 seen.append(block.num_rows)
                 yield block, encoded
 

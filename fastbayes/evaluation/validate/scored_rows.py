@@ -15,7 +15,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded, Encoder, filtered
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment
-from fastbayes.scan import engine
+from fastbayes.scan import row_blocks
 from fastbayes.scan.fold_statistics import fold_positions
 
 Positions = NDArray[np.int64]
@@ -122,7 +122,7 @@ def _parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None) -> Part
     """Return what encodes blocks that have no folds, and checks each if it is to."""
 
     def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        for block, encoded in engine.encoded_blocks(segment, encoder):
+        for block, encoded in row_blocks.encoded_blocks(segment, encoder):
             if check is not None:
                 check(encoded)
             yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
@@ -135,7 +135,7 @@ def _parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Par
 
     def parts(segment: Segment) -> Iterator[ScoredBlock]:
         done = 0
-        for block, encoded in engine.encoded_blocks(segment, encoder):
+        for block, encoded in row_blocks.encoded_blocks(segment, encoder):
             codes = folds.of(segment, done, block)
             done += block.num_rows
             kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept

@@ -46,7 +46,7 @@ from fastbayes.models.estimator.parameters import (
 )
 from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.models.estimator.smoothing import Smoothing
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
 from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
@@ -230,7 +230,7 @@ class TableRows(Model):
                             found, labels, piece
                         )
 
-                engine.over_blocks(
+                row_blocks.over_blocks(
                     looked_up,
                     one_block,
                     moving=[] if as_objects else [(answers.view(np.uint8), answers.strides[0])],
@@ -251,9 +251,9 @@ class TableRows(Model):
             width=encoded_width(encoder) + 8 * math.prod(tail),
         )
         source, threads = share.source, share.threads
-        rows = engine.rows_at_once(source, threads)
-        parts = engine.SEGMENTS * threads if threads > 1 else 1
-        many = engine.rows_on_all(source, encoder, threads, rows)
+        rows = row_blocks.rows_at_once(source, threads)
+        parts = row_blocks.SEGMENTS * threads if threads > 1 else 1
+        many = row_blocks.rows_on_all(source, encoder, threads, rows)
         if source.in_memory and (few := len(out) // parts) < BLOCK_ROWS:
             # Few rows that take long each are for all threads; rows are scored one by one anyhow.
             rows, many = max(few, LEAST_ROWS), 0

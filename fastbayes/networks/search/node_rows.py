@@ -25,7 +25,7 @@ from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
-from fastbayes.scan import engine
+from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.counting import Opened, declared, opened_to_learn
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
@@ -580,7 +580,7 @@ def _complete(
     parts: list[Columns] = [[] for _ in encoder.books]
     weights: list[Floats] = []
     left_out = 0
-    for _, encoded in engine.encoded_blocks(segment, encoder):
+    for _, encoded in row_blocks.encoded_blocks(segment, encoder):
         batch = encoded.batch
         listed = [
             (f, column, size)
