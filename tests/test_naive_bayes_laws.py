@@ -53,6 +53,33 @@ def test_weights__zero_adds_neither_value_nor_class() -> None:
     same_answers(model, fb.NaiveBayes().fit(X.slice(0, 2), ["a", "b"]), X)
 
 
+@pytest.mark.parametrize("make", [fb.NaiveBayes, fb.JointBayes, fb.AODE, fb.TAN])
+@pytest.mark.parametrize("gap", [1e6, 1e12, 1e16])
+def test_weights__a_heavy_row_that_lacks_a_value_takes_no_digits_of_the_others(
+    make: Any, gap: float
+) -> None:
+    X = pa.table({"x": ["a", "b", None, "a", "b"], "z": ["p"] * 5})
+    weight = [0.1, 0.2, gap, 1.0, 1.0]
+    model = make(alpha=1e-6, class_prior="uniform").fit(X, list("qqqrr"), sample_weight=weight)
+    found = np.exp(model.log_joint(pa.table({"x": ["a", "b"], "z": ["p"] * 2})))[:, 0]
+    close(found[0] / found[1], 0.5, 1e-4)
+    close(found.sum(), 0.5, 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:there is only one class")
+@pytest.mark.parametrize("make", [fb.NaiveBayes, fb.JointBayes, fb.AODE, fb.TAN])
+def test_weights__rows_that_were_taken_away_leave_no_rounding_behind(make: Any) -> None:
+    X = pa.table({"x": [None, "a", "a", "b"], "z": ["p", None, "p", "p"]})
+    rows, weight = X.append_column("y", pa.array(list("qqrr"))), [0.1, 0.3, 1.0, 1.0]
+    rows = rows.append_column("w", pa.array(weight))
+    whole, gone, kept = (
+        make(alpha=0).fit(some, "y", sample_weight="w").statistics_
+        for some in (rows, rows.slice(1, 1), rows.take([0, 2, 3]))
+    )
+    left, again = (make(alpha=0).fit_statistics(stats) for stats in (whole - gone, kept))
+    same_answers(left, again, X)
+
+
 def test_partial_fit__classes_and_values_appear_later() -> None:
     X = pa.table({"x": ["p", "q", "p", "r", "q", "s"]})
     y = ["b", "c", "c", "a", "b", "d"]

@@ -289,9 +289,9 @@ class LearnMixin(NetworkTables):
         data
             As in `fit`.
         score
-            "mdl", the description length, ½ ln N |B| - LL, which is -BIC; "aic", |B| - LL; both
-            are better where lower. "loglik", LL; "bdeu" and "k2", ln P(data | graph); these are
-            better where higher.
+            "mdl", the description length, ½ ln N |B| - LL, which is -BIC, where N is the sum of
+            the weights, but at least 1; "aic", |B| - LL; both are better where lower. "loglik", LL;
+            "bdeu" and "k2", ln P(data | graph); these are better where higher.
         ess
             Equivalent sample size of "bdeu".
         missing

@@ -46,8 +46,14 @@ class ValueCounts(Statistic):
 
     @property
     def known(self) -> NDArray[Any]:
-        """Rows in which a feature is known, (n_categorical, n_classes)."""
-        return self.class_counts - self.missing
+        """Rows in which a feature is known, (n_categorical, n_classes).
+
+        The sum of its values: a difference of weights would be off by their rounding.
+        """
+        values = self.counts.copy()
+        values[self.offsets[1:] - 1] = 0
+        known: NDArray[Any] = np.add.reduceat(values, self.offsets[:-1], axis=0)
+        return known
 
     @property
     def seen(self) -> NDArray[np.bool_]:

@@ -34,7 +34,7 @@ class ColumnImportance:
 
     column             its name
     mean_log_odds      mean over rows of |ln P(x_j | a) - ln P(x_j | b)|, and over pairs of classes
-    information        I(X_j; C) in nats, of the unsmoothed counts
+    information        I(X_j; C) in nats, of the unsmoothed counts: those given, or the model's own
     log_loss_without   mean of -ln P(y | x) in nats of the model that is fitted without the column
     gain               that less the loss of the model with it
     """

@@ -224,9 +224,8 @@ def own_likelihood(cells: CountTables, rule: Smoothing, at: Any, y: Any, gone: F
     `at` is the row (offset + code) of each cell, (m, n_rows), y the classes, and `gone` what each
     row takes out of the counts.
     """
-    known = np.add.reduceat(cells.n, cells.offsets[:-1]) if len(at) else cells.known
     total = np.zeros(len(y))
-    for rows, together, choices in zip(at, known, cells.choices, strict=True):
+    for rows, together, choices in zip(at, cells.known, cells.choices, strict=True):
         n = without(cells.n[rows, y], gone)
         term = logs(rule.ratio(n, without(together[y], gone), choices))
         total += np.where(cells.hidden[rows], 0.0, term)

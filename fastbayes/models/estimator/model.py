@@ -319,10 +319,12 @@ class Prediction(Estimator):
             `table`, an Arrow table, with a line for each column. `mean_log_odds`: mean over rows
             of |ln P(x_j | a) - ln P(x_j | b)| in nats, and over the pairs of classes a and b; in
             models that are no product over columns, of what `explain` says instead. `information`:
-            I(X_j; C) = sum_vc p(v, c) ln(p(v, c) / (p(v) p(c))) in nats over the rows in which the
-            column is known, of the counts without smoothing. `log_loss_without`: mean of -ln P(y |
-            x) over the rows, by the model that is fitted without the column, and `gain`, that less
-            `log_loss`, which is the model's own. What is not known is null, and `reason` says why.
+            I(X_j; C) = sum_vc p(v, c) ln(p(v, c) / (p(v) p(c))) in nats over the counted rows in
+            which the column is known, without smoothing: those of the statistics that are given,
+            and beside rows those that the model was fitted to. `log_loss_without`: mean of
+            -ln P(y | x) over the rows, by the model that is fitted without the column, and `gain`,
+            that less `log_loss`, which is the model's own. What is not known is null, and `reason`
+            says why.
 
         Raises
         ------

@@ -175,7 +175,7 @@ class CountTables:
         self.counted = self._rows[self._counted]
         self._is_counted[self.counted] = True
         self.n[self.counted] = values.counts[self._counted]
-        self.known = np.where(as_value[:, None], values.class_counts, values.known).astype(float)
+        self.known = np.add.reduceat(self.n, self.offsets[:-1])
 
     @property
     def gaps(self) -> NDArray[np.int64]:

@@ -45,7 +45,7 @@ class ScoreRule:
     maximum-likelihood parameters, in nats:
 
     ======  ==================================================================  ================
-    mdl     ½ ln N · |B| - LL, the description length, which is -BIC            lower is better
+    mdl     ½ ln N · |B| - LL, the description length, which is -BIC; N >= 1    lower is better
     aic     |B| - LL                                                            lower is better
     loglik  LL                                                                  higher is better
     bdeu    ln P(D | B), Dirichlet priors of ess / (q r) in every cell          higher is better
