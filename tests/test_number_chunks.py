@@ -30,8 +30,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plain Python read the numbers where that is asked for."""
     if request.param == "numpy":
-        module = dispatch.numpy_twin("reading.pages")
-        monkeypatch.setattr(number_chunks.dispatch, "load", lambda *_: module)
+        monkeypatch.setattr(dispatch, "load", lambda name, *_: dispatch.numpy_twin(name))
 
 
 def numbers(n: int, seed: int = 0, infinite: bool = False) -> pa.Table:
