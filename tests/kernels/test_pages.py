@@ -7,13 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from exercises.reading import pages as exercises
+from oracles import pages as plain
 
 from fastbayes.data.column_chunks import Footer
 from fastbayes.data.paths import find_files
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.compiled.reading import pages as compiled
 from fastbayes.kernels.compiled.simd import bits
-from fastbayes.kernels.numpy.reading import pages as plain
 from fastbayes.kernels.shared import pages as p
 
 ROOM = 1 << 14
@@ -78,7 +79,6 @@ def decoded(kernels, column, source):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
 def test_compiled_is_plain_python(codec, version, tmp_path, request):
-    compiled, plain = dispatch.load("reading.pages"), dispatch.numpy_twin("reading.pages")
     rng = np.random.default_rng(0)
     n_sound, n_wrong = 0, 0
     for column, whole in chunks(
@@ -100,6 +100,10 @@ def test_compiled_is_plain_python(codec, version, tmp_path, request):
             assert damaged or found[0] == p.SOUND
     assert n_sound > 8
     assert n_wrong > 8
+
+
+def test_plain_python_has_all_drivers():
+    exercises.exercise(plain)
 
 
 def calling(spread):

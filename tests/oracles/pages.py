@@ -1,4 +1,7 @@
-"""Pages of Parquet column chunks in plain Python, one value after the other."""
+"""Pages of Parquet column chunks in plain Python, one value after the other.
+
+The functions are those of `fastbayes.kernels.compiled.reading.pages`, and take what these take.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+from oracles import codecs
 
-from fastbayes.kernels.numpy.reading import codecs
 from fastbayes.kernels.shared import pages as p
 
 Bytes = NDArray[np.uint8]
@@ -166,13 +169,13 @@ def _check_page(column: Numbers, page: Numbers) -> None:
 
 
 def move(source: Bytes, parts: Numbers, out: Bytes) -> None:
-    """Copy parts of memory into other memory; see the compiled twin."""
+    """Copy parts of memory into other memory."""
     for begin, to, size in parts.tolist():
         out[to : to + size] = source[begin : begin + size]
 
 
 def read_parts(descriptor: int, parts: Numbers, out: Bytes) -> None:
-    """Read parts of an open file; see the compiled twin."""
+    """Read parts of an open file."""
     for begin, to, size in parts.tolist():
         found = np.frombuffer(os.pread(descriptor, size, begin), np.uint8)
         out[to : to + len(found)] = found
@@ -221,7 +224,7 @@ def read_numbers(
 ) -> None:
     """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
 
-    See the compiled twin. What is scratch there is not used, nor is more of it ever asked for.
+    What is scratch to the kernels is not used, nor is more of it ever asked for.
     """
     for c in _turns(turn, len(columns)):
         column, old, own = columns[c], before[c], out[c]
