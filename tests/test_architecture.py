@@ -104,6 +104,24 @@ def place(module: str) -> tuple[str, str]:
     return folder, inside[0] if len(inside) > 1 or (inside and is_package) else ""
 
 
+def loaded(function: str) -> set[str]:
+    """Return the kernel modules that the package names in calls of a function of the loader."""
+    return {
+        node.args[0].value
+        for path in MODULES.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and called(node) == function and node.args
+        if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+    }
+
+
+def back_end(name: str) -> set[str]:
+    """Return the kernel modules of a back end, as the loader names them."""
+    prefix = f"fastbayes.kernels.{name}."
+    names = {module.removeprefix(prefix) for module in MODULES if module.startswith(prefix)}
+    return {name for name in names if "." in name}
+
+
 def off(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value is False
 
@@ -201,6 +219,13 @@ def test_names_are_the_field_s_words() -> None:
         where for where, stem in stems if stem in BANNED or stem.startswith(("left_out_", "taken_"))
     ]
     assert wrong == []
+
+
+def test_kernels_have_twins_where_something_calls_them() -> None:
+    twins, by_size = back_end("numpy"), loaded("load")
+    assert by_size <= twins & back_end("compiled")
+    assert loaded("compiled_module") <= back_end("compiled") - twins
+    assert twins == by_size | loaded("numpy_twin")
 
 
 def test_every_place_is_used() -> None:

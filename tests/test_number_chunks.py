@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from oracles import pages as plain
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FileFormatError
@@ -27,11 +28,13 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have plain Python read the numbers where that is asked for."""
-    if request.param == "numpy":
-        module = dispatch.numpy_twin("reading.pages")
-        monkeypatch.setattr(number_chunks.dispatch, "load", lambda *_: module)
+    if request.param == "plain":
+        modules, compiled = {"reading.pages": plain}, dispatch.compiled_module
+        monkeypatch.setattr(
+            dispatch, "compiled_module", lambda name: modules.get(name) or compiled(name)
+        )
 
 
 def numbers(n: int, seed: int = 0, infinite: bool = False) -> pa.Table:
@@ -96,12 +99,12 @@ def read_all(path: Path, step: int, threads: int = 1) -> Iterator[list[np.ndarra
             yield [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-@pytest.mark.parametrize("twin", ["compiled", "numpy"], indirect=True)
+@pytest.mark.parametrize("reader", ["compiled", "plain"], indirect=True)
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
 def test_values_are_those_of_pyarrow(
-    codec: str, version: str, checked: bool, twin: None, tmp_path: Path
+    codec: str, version: str, checked: bool, reader: None, tmp_path: Path
 ) -> None:
     path = written(
         numbers(3000, infinite=True), tmp_path / "t.parquet", compression=codec,
@@ -216,14 +219,14 @@ def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found(some, use_dictionary=False) == []
 
 
-@pytest.mark.parametrize("twin", ["compiled", "numpy"], indirect=True)
+@pytest.mark.parametrize("reader", ["compiled", "plain"], indirect=True)
 @pytest.mark.parametrize(
     ("codec", "version", "checked"),
     [("none", "1.0", False), ("snappy", "1.0", False), ("lz4", "2.0", False),
      ("none", "2.0", True)],
 )  # fmt: skip
 def test_damaged_bytes_are_refused_or_do_not_matter(
-    codec: str, version: str, checked: bool, twin: None, tmp_path: Path,
+    codec: str, version: str, checked: bool, reader: None, tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     """What pyarrow refuses we refuse; what we take are the values that pyarrow takes."""

@@ -560,7 +560,7 @@ class ChunkReader:
         """Begin to read, at least so many bytes of a chunk at a time."""
         self._chunks, self._fill = chunks, fill
         self._known, self._least = dictionaries, least
-        self._kernels = dispatch.load("reading.pages")
+        self._kernels = dispatch.compiled_module("reading.pages")
         n = len(chunks)
         _, _, kinds, widths, units, optional, codecs, starts, sizes, _, _, rows = zip(
             *chunks, strict=True
@@ -728,7 +728,7 @@ class ChunkReader:
         left = foreign.copy()
         of_zstd = np.array([chunk.compression == "ZSTD" for chunk in self._chunks])
         if (by_kernel := foreign & of_zstd[pages[:, p.OF]]).any():
-            unpack = dispatch.load("reading.zstd").unpack
+            unpack = dispatch.compiled_module("reading.zstd").unpack
             left[by_kernel] = ~unpack(self._source, frames[by_kernel], unpacked)
         for k in np.flatnonzero(left).tolist():
             begin, end, start, size = frames[k].tolist()

@@ -1111,7 +1111,7 @@ class ParquetReader(FileReader):
 
     @property
     def _kernels(self) -> ModuleType:
-        return dispatch.load("reading.pages", self.n_cells, SMALL_FILES)
+        return dispatch.load("reading.footers", self.n_cells, SMALL_FILES)
 
     def _place(self, group: int) -> str:
         return f"{self.file.origin}, row group {group}"

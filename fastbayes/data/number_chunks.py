@@ -94,7 +94,7 @@ def _columns(chunks: Sequence[ColumnChunk], n_rows: int) -> NDArray[np.int64]:
 
 def _rows_of_pages(columns: NDArray[np.int64]) -> int:
     """Return about how many rows a page has, by the first ones; 0 where that cannot be told."""
-    kernels, n = dispatch.load("reading.pages"), len(columns)
+    kernels, n = dispatch.compiled_module("reading.pages"), len(columns)
     source = np.zeros(n * HEADER + p.SLACK, np.uint8)
     begin, size = np.arange(n) * HEADER, np.minimum(columns[:, p.MORE], HEADER)
     descriptor = int(columns[0, p.FILE])
@@ -148,7 +148,7 @@ class NumberChunks(LateNumbers):
         self.names, self.shapes, self.threads = names, shapes, n_threads
         self._place, self._columns, self._start = place, columns, columns.copy()
         self._other, self._pool, self._rows = other, pool, rows
-        self._kernels = dispatch.load("reading.pages")
+        self._kernels = dispatch.compiled_module("reading.pages")
         self._at, self._n_rows = 0, int(columns[0, p.ROWS])
         self._foreign: dict[int, NDArray[np.float64]] = {}
         self._rooms = [
@@ -278,7 +278,7 @@ class NumberCalls:
         self.columns, self._begun = columns, columns.copy()
         self._places = len(columns) if together else 1, rows
         self._turn = np.zeros(1, np.int64)
-        self._kernels = dispatch.load("reading.pages")
+        self._kernels = dispatch.compiled_module("reading.pages")
 
     def read(self, j: int, n: int) -> NDArray[np.float64]:
         """Return where the next n numbers of a column are, once the calls are made."""

@@ -98,6 +98,14 @@ def load(name: str, cells: float = float("inf"), small: int = SMALL) -> ModuleTy
     if not compiled(cells, small):
         in_python()
         return numpy_twin(name)
+    return compiled_module(name)
+
+
+def compiled_module(name: str) -> ModuleType:
+    """Return `fastbayes.kernels.compiled.<name>`, whatever the size of the job.
+
+    Of what has no twin: whoever asks does so only where a job is worth the kernels.
+    """
     return importlib.import_module(f"fastbayes.kernels.compiled.{name}")
 
 

@@ -92,7 +92,7 @@ class PairPlan:
         first, second = all_pairs(len(self.widths))
         if not dispatch.compiled(float(self.n_rows) * len(self.widths)):
             return ("numpy",), np.zeros(len(first), np.int64)
-        rule = dispatch.load("plans.pair_plan")
+        rule = dispatch.compiled_module("plans.pair_plan")
         return rule.NAMES, rule.methods(
             self.widths[first], self.widths[second], max(self.n_classes, 1), max(self.n_rows, 1)
         )

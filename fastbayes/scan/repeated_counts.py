@@ -266,7 +266,7 @@ _making = threading.Lock()
 
 def _counter(rows: DecodedRows, known: LookedUp, calls: Any) -> Any:
     """Return what counts row groups that take the place of others."""
-    reader, kernels = rows.reader, dispatch.load("reading.row_groups", known.coding)
+    reader, kernels = rows.reader, dispatch.compiled_module("reading.row_groups")
     chunks = {name: c for c, name in enumerate(rows.schema.names) if reader.is_short(c)}
     writers = []
     for writer, columns in known.code_writers():

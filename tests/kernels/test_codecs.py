@@ -1,4 +1,4 @@
-"""What pages are packed with: pyarrow and zlib say what is right."""
+"""What pages are packed with: pyarrow and zlib say what is right, also of the oracle of pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import codecs as naive
 
 from fastbayes.kernels.compiled.reading import codecs as compiled
 from fastbayes.kernels.dispatch import readonly
-from fastbayes.kernels.numpy.reading import codecs as numpy_twin
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
-    pytest.param(numpy_twin, id="numpy"),
+    pytest.param(naive, id="oracle"),
 ]
 CODECS = {"snappy": pa.Codec("snappy"), "lz4": pa.Codec("lz4_raw")}
 NAMES = pytest.mark.parametrize("name", CODECS)

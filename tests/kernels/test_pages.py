@@ -7,13 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from exercises.reading import pages as exercises
+from oracles import pages as plain
 
 from fastbayes.data.column_chunks import Footer
 from fastbayes.data.paths import find_files
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.compiled.reading import pages as compiled
 from fastbayes.kernels.compiled.simd import bits
-from fastbayes.kernels.numpy.reading import pages as plain
 from fastbayes.kernels.shared import pages as p
 
 ROOM = 1 << 14
@@ -39,7 +40,7 @@ def chunks(path, **options):
     text = pa.dictionary(pa.int32(), pa.string())
     types = pa.schema([f.with_type(text) if f.type == pa.string() else f for f in table.schema])
     (file,) = find_files(path).files
-    found, reasons = Footer(file).divide(types, 0, dispatch.numpy_twin("reading.pages"))
+    found, reasons = Footer(file).divide(types, 0, dispatch.numpy_twin("reading.footers"))
     assert not reasons
     for chunk in found:
         column = np.zeros(p.N_COLUMN, np.int64)
@@ -78,7 +79,6 @@ def decoded(kernels, column, source):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
 def test_compiled_is_plain_python(codec, version, tmp_path, request):
-    compiled, plain = dispatch.load("reading.pages"), dispatch.numpy_twin("reading.pages")
     rng = np.random.default_rng(0)
     n_sound, n_wrong = 0, 0
     for column, whole in chunks(
@@ -102,6 +102,10 @@ def test_compiled_is_plain_python(codec, version, tmp_path, request):
     assert n_wrong > 8
 
 
+def test_plain_python_has_all_drivers():
+    exercises.exercise(plain)
+
+
 def calling(spread):
     return numba.njit(lambda word, mask, width, lanes: spread(word, mask, width, lanes))
 
@@ -118,41 +122,6 @@ def test_values_are_spread_over_lanes(lanes):
             mask = sum((1 << width) - 1 << 64 // lanes * k for k in range(lanes))
             expected = sum(value << 64 // lanes * k for k, value in enumerate(values))
             assert run(np.uint64(word), np.uint64(mask), np.uint64(width), lanes) == expected
-
-
-@pytest.mark.compiled
-def test_footers_are_read_as_by_plain_python(tmp_path, request):
-    compiled, plain = dispatch.load("reading.pages"), dispatch.numpy_twin("reading.pages")
-    path = tmp_path / "t.parquet"
-    table = pa.table({"a": ["x", "y", None] * 5, "b": range(15), "c": [[1]] * 15})
-    pq.write_table(
-        table, path, row_group_size=6, compression={"a": "gzip", "b": "lz4", "c": "none"}
-    )
-    metadata = pq.read_metadata(path)
-    whole = path.read_bytes()[-8 - metadata.serialized_size : -8] + bytes(p.SLACK)
-    rng = np.random.default_rng(0)
-    n_sound = 0
-    for damaged in range(20_000 if request.config.getoption("--slow") else 500):
-        footer = np.frombuffer(whole, np.uint8).copy()
-        for place in rng.integers(0, len(footer) - p.SLACK, 2 if damaged else 0):
-            footer[place] = rng.choice([0, 1, 25, 28, 127, 128, 255, rng.integers(256)])
-        found, expected = np.zeros((2, 3, 3, p.N_CHUNK), np.int64)
-        # an unsound footer is pyarrow's to judge: which of the two notices first does not matter
-        sound = compiled.list_chunks(footer, found)
-        if plain.list_chunks(footer, expected) and sound:
-            n_sound += 1
-            np.testing.assert_array_equal(found, expected)
-        if not damaged:
-            assert sound
-            chunk = metadata.row_group(1).column(0)
-            sizes = p.CHUNK_SIZE, p.CHUNK_DATA, p.CHUNK_DICTIONARY, p.CHUNK_VALUES
-            assert found[1, 0, list(sizes)].tolist() == [
-                chunk.total_compressed_size,
-                chunk.data_page_offset,
-                chunk.dictionary_page_offset,
-                6,
-            ]
-    assert 1 < n_sound < damaged
 
 
 def varint(n):

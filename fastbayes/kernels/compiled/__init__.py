@@ -5,9 +5,13 @@ holds leaf kernels (`@kernel`, flat, nothing allocated per row, nothing returned
 drivers: Python functions that choose, group and call them. Drivers are what the floors above use,
 through `fastbayes.kernels.dispatch.load(name)`; each has a twin of the same name and signature in
 `fastbayes.kernels.numpy` and a naive one in `tests/oracles`. What both use stands in
-`fastbayes.kernels.shared`; a driver that must fall back asks `dispatch.numpy_twin`. What kernels
-are built of declares none itself: `simd` is what runs in registers inside them, made by
-`simd.instructions.instruction` from LLVM's own; `plans` is what they are called with.
+`fastbayes.kernels.shared`; a driver that must fall back asks `dispatch.numpy_twin`.
+
+A module whose work another library does where a job is not worth kernels, or that only other
+kernels call, has no twin: it is reached through `dispatch.compiled_module(name)`.
+
+What kernels are built of declares none itself: `simd` is what runs in registers inside them, made
+by `simd.instructions.instruction` from LLVM's own; `plans` is what they are called with.
 
 A leaf kernel has one layout per argument: inputs pass through `dispatch.readonly`, outputs and
 scratch are writable, all are C-contiguous, integers are int64 (Python ints) unless typed.

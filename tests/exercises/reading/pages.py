@@ -13,14 +13,9 @@ from fastbayes.kernels.shared import pages as p
 HEADER = bytes([0x15, 0, 0x15, 24, 0x15, 24, 0x2C, 0x15, 6, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
 # The same with 2 values of 8 bytes each.
 OF_NUMBERS = bytes([0x15, 0, 0x15, 32, 0x15, 32, 0x2C, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
-# A footer of one row group with one chunk of INT32 in 40 bytes: lists of structures.
-FOOTER = bytes([0x49, 0x1C, 0x19, 0x1C, 0x3C, 0x15, 2, 0x66, 80, 0, 0, 0, 0])
 
 
 def exercise(pages):
-    chunks = np.zeros((1, 1, p.N_CHUNK), np.int64)
-    assert pages.list_chunks(np.frombuffer(FOOTER + bytes(p.SLACK), np.uint8), chunks)
-    assert chunks[0, 0, [p.CHUNK_TYPE, p.CHUNK_SIZE]].tolist() == [1, 40]
     values = np.array([3, 5, 7], np.int32)
     page = HEADER + values.tobytes()
     source = np.frombuffer(page + bytes(p.SLACK), np.uint8)

@@ -17,16 +17,7 @@ from fastbayes.kernels.compiled.plans.pair_plan import Bitmaps
 from fastbayes.kernels.compiled.simd import bits, vector
 from fastbayes.kernels.compiled.simd.instructions import carray
 from fastbayes.kernels.compiled.simd.memory import addresses, borrow, fill
-from fastbayes.kernels.dispatch import (
-    call,
-    helper,
-    kernel,
-    numpy_twin,
-    readonly,
-    reads,
-    unrolled,
-    writes,
-)
+from fastbayes.kernels.dispatch import call, helper, kernel, readonly, reads, unrolled, writes
 from fastbayes.kernels.shared.arrays import U
 
 U8 = np.uint8
@@ -81,10 +72,6 @@ def add_bitmap_counts(
     columns  IN   (n,) uint8 each, contiguous, n <= 65,536; the others are as for
                   `pairs.add_pair_counts`
     """
-    if not vector.AVAILABLE:  # without the compiler there are no pointers
-        arguments = chosen, columns, sizes, y, n_classes, first, second, starts, out
-        numpy_twin("counting.bitmaps").add_bitmap_counts(*arguments)
-        return
     sizes, first, second, starts = map(readonly, (sizes, first, second, starts))
     where = addresses(columns, chosen.columns.tolist())
     most = max(MOST_BYTES * 8 // max(chosen.n_rows, 1), LEAST_ROWS)

@@ -1,4 +1,7 @@
-"""Twins of `fastbayes.kernels.compiled.reading.codecs`: sequences are read, then written out."""
+"""Blocks of Snappy and LZ4 and a checksum: sequences are read, then written out.
+
+The functions are those of `fastbayes.kernels.compiled.reading.codecs`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ Sequence = tuple[bytes, int, int]
 
 
 def snappy(source: Bytes, begin: int, end: int, out: Bytes, at: int, room: int) -> int:
-    """Unpack a Snappy block; see the compiled twin."""
+    """Unpack a Snappy block."""
     return _write(_snappy_sequences(source[begin:end].tobytes(), room), 0, 0, out, at, room)
 
 
 def lz4(source: Bytes, begin: int, end: int, out: Bytes, at: int, room: int) -> int:
-    """Unpack an LZ4 block; see the compiled twin."""
+    """Unpack an LZ4 block."""
     return _write(_lz4_sequences(source[begin:end].tobytes(), room), 12, 5, out, at, room)
 
 
 def crc32(source: Bytes, begin: int, end: int) -> int:
-    """Return the CRC-32 of some bytes; see the compiled twin."""
+    """Return the CRC-32 of some bytes."""
     return zlib.crc32(source[begin:end].tobytes())
 
 

@@ -1,16 +1,18 @@
-"""Pages of Parquet column chunks in plain Python, one value after the other."""
+"""Pages of Parquet column chunks in plain Python, one value after the other.
+
+The functions are those of `fastbayes.kernels.compiled.reading.pages`, and take what these take.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from oracles import codecs
 
-from fastbayes.kernels.numpy.reading import codecs
 from fastbayes.kernels.shared import pages as p
 
 Bytes = NDArray[np.uint8]
@@ -25,7 +27,6 @@ _FIELDS = {
 }
 _OUTER = {field: name for field, name in enumerate(p.HEADER_FIELDS) if name >= 0}
 _DEEPEST = 3
-_DEEPEST_LIST = 11
 
 
 class _Wrong(Exception):
@@ -34,81 +35,6 @@ class _Wrong(Exception):
 
 class _CutOff(Exception):
     """The header of a page goes on behind the bytes that are there."""
-
-
-def list_chunks(footer: Bytes, chunks: Numbers) -> bool:
-    """Read where column chunks are; return whether the footer tells of as many, and is sound."""
-    chunks[...] = 0
-    try:
-        groups = _structure(footer[: -p.SLACK], 0, 0)[0].get(p.ROW_GROUPS, [])
-        for group, row in zip(groups, chunks, strict=True):
-            for column, chunk in zip(group[p.COLUMNS], row, strict=True):
-                metadata = column.get(p.METADATA, {})
-                for field, name in enumerate(p.CHUNK_FIELDS):
-                    if name >= 0 and metadata.get(field) is not None:
-                        chunk[name] = metadata[field]
-                for encoding in metadata.get(p.ENCODINGS, []):
-                    _need(0 <= encoding < 63, p.HEADER)
-                    chunk[p.CHUNK_ENCODINGS] |= 1 << encoding
-                nulls = (metadata.get(p.STATISTICS) or {}).get(p.COUNT_OF_NULLS)
-                chunk[p.CHUNK_NULLS] = 0 if nulls is None else max(nulls, -1) + 1
-                chunk[p.CHUNK_ELSEWHERE] = not {1, 8, 9}.isdisjoint(column)
-    except (_CutOff, _Wrong, LookupError, ValueError, TypeError, AttributeError, OverflowError):
-        return False
-    return True
-
-
-def _structure(source: Bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Return the fields of a structure of Thrift's compact protocol, and the place behind it."""
-    fields: dict[int, Any] = {}
-    field = 0
-    while True:
-        head, at = _byte(source, at)
-        if head & 15 == 0:
-            return fields, at
-        field += head >> 4
-        if head >> 4 == 0:
-            value, at = _varint(source, at)
-            field = _signed(value)
-        found = None
-        if head & 15 > 2:  # a truth value has no bytes of its own
-            found, at = _element(source, at, head & 15, depth)
-        before = fields.setdefault(field, found)
-        # What comes twice is read into the same structure, and skipped if it is of another type.
-        if isinstance(found, dict) and isinstance(before, dict):
-            fields[field] = before | found
-        elif found is not None:
-            fields[field] = found
-
-
-def _element(source: Bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """Return an integer, a list or the fields of a structure; of what else there is None."""
-    if kind <= 3 or kind == 7:
-        return None, at + (8 if kind == 7 else 1)
-    if kind in (4, 5, 6):
-        value, at = _varint(source, at)
-        return (None if kind == 4 else _signed(value)), at
-    if kind == 8:
-        value, at = _varint(source, at)
-        _need(value <= len(source) - at, p.HEADER)
-        return None, at + value
-    _need(kind in (9, 10, 12) and depth < _DEEPEST_LIST, p.HEADER)
-    if kind == 12:
-        return _structure(source, at, depth + 1)
-    head, at = _byte(source, at)
-    n, found = head >> 4, []
-    if n == 15:
-        n, at = _varint(source, at)
-    for _ in range(n):
-        value, at = _element(source, at, head & 15, depth + 1)
-        found.append(value)
-    return found, at
-
-
-def _byte(source: Bytes, at: int) -> tuple[int, int]:
-    if at >= len(source):
-        raise _CutOff
-    return int(source[at]), at + 1
 
 
 def list_pages(source: Bytes, columns: Numbers, pages: Numbers) -> int:
@@ -243,13 +169,13 @@ def _check_page(column: Numbers, page: Numbers) -> None:
 
 
 def move(source: Bytes, parts: Numbers, out: Bytes) -> None:
-    """Copy parts of memory into other memory; see the compiled twin."""
+    """Copy parts of memory into other memory."""
     for begin, to, size in parts.tolist():
         out[to : to + size] = source[begin : begin + size]
 
 
 def read_parts(descriptor: int, parts: Numbers, out: Bytes) -> None:
-    """Read parts of an open file; see the compiled twin."""
+    """Read parts of an open file."""
     for begin, to, size in parts.tolist():
         found = np.frombuffer(os.pread(descriptor, size, begin), np.uint8)
         out[to : to + len(found)] = found
@@ -298,7 +224,7 @@ def read_numbers(
 ) -> None:
     """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
 
-    See the compiled twin. What is scratch there is not used, nor is more of it ever asked for.
+    What is scratch to the kernels is not used, nor is more of it ever asked for.
     """
     for c in _turns(turn, len(columns)):
         column, old, own = columns[c], before[c], out[c]
