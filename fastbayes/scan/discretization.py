@@ -305,7 +305,7 @@ class Cutting(ScanRequest[CutSketches]):
     on_error
         As in `numeric_cuts`.
     folds
-        As in `cuts_without_folds`.
+        As in `cuts_by_rules`.
     """
 
     encoder: Encoder

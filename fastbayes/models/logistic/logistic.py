@@ -219,7 +219,7 @@ def theta_by_name(
     return theta
 
 
-def cautions(model: Any, found: Found[Floats], separable: bool, stats: Statistics) -> None:
+def cautions(found: Found[Floats], separable: bool, stats: Statistics) -> None:
     """Warn of a fit that did not end at a minimum."""
     if separable:
         warn(
@@ -613,7 +613,7 @@ class LogisticRegression(Classifier):
             theta = np.zeros((layout.n_rows, layout.n_outputs))
         given = reading, n_rows, whole, theta, memory, base
         found, after, separable = solve(self, *given, remember=not scans.last)
-        cautions(self, found, separable, whole)
+        cautions(found, separable, whole)
         coefficients = Coefficients.from_theta(found.point, layout)
         information, references = (
             observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)

@@ -519,7 +519,7 @@ class FamilyScores:
         n, sizes = len(columns[0]), list(self.sizes)
         columns = list(columns)
         for request, width in zip(requests, places.widths, strict=True):
-            columns.append(self._coded(request.base, width, columns, begin))
+            columns.append(self._coded(request.base, columns, begin))
             sizes.append(width)
         out = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
         if self.rows.weighted and weight is None:
@@ -531,7 +531,7 @@ class FamilyScores:
         return out
 
     def _coded(
-        self, base: tuple[int, ...], width: int, columns: Columns, begin: int
+        self, base: tuple[int, ...], columns: Columns, begin: int
     ) -> NDArray[np.unsignedinteger]:
         n = len(columns[0])
         cells = self._cells(base)
