@@ -19,32 +19,31 @@ def class_codes(n_classes: int) -> type[np.unsignedinteger]:
     return np.uint8 if n_classes <= 1 << 8 else np.uint16
 
 
-def block_moments(
-    values: Floats,
+def columns_moments(
+    columns: Sequence[Floats],
     y: NDArray[np.unsignedinteger],
     n_classes: int,
     weight: Floats | None = None,
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> Floats:
     """Return count, mean, its rest and scatter of the known values of each class in this block.
 
     Parameters
     ----------
-    values
-        (n,) one numeric column, NaN where missing.
+    columns
+        (n,) each, a numeric column, NaN where missing.
     y
         (n,) class codes below `n_classes`.
     n_classes
-        Length of each result.
+        How many classes there are.
     weight
         (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
 
     Returns
     -------
-    tuple
+    ndarray of shape (4, n_columns, n_classes)
         count (sum of the weights of known values), mean (0 where count is 0), what rounding took
-        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
-        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
-        that class non-finite.
+        from the mean, and scatter (sum of squared deviations from the mean). An infinite value, or
+        deviations whose squares overflow, make the mean or the scatter of that class non-finite.
 
     Notes
     -----
@@ -52,17 +51,6 @@ def block_moments(
     where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
     column has a scatter of exactly 0.
     """
-    count, mean, rest, scatter = columns_moments([values], y, n_classes, weight)[:, 0]
-    return count, mean, rest, scatter
-
-
-def columns_moments(
-    columns: Sequence[Floats],
-    y: NDArray[np.unsignedinteger],
-    n_classes: int,
-    weight: Floats | None = None,
-) -> Floats:
-    """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
     step = max(1, MOST_CELLS // max(1, len(y)))
     runs = [columns[first : first + step] for first in range(0, len(columns), step)]
     return np.concatenate(
