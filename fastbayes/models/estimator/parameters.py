@@ -277,6 +277,10 @@ CLASS_PRIOR = parameter(
     'None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.',
     default=None,
 )
+COUNTED_PRIOR = parameter(
+    'None (as counted), "empirical", "uniform", or (n_classes,) probabilities.',
+    default=None,
+)
 DISCRETIZE = parameter(
     """
     How numeric columns become bins: "mdl", "quantile", "width", ("quantile", n), ("width", n), or
@@ -294,6 +298,11 @@ def discretize_from_json(given: Any) -> Any:
     return tuple(given) if is_rule else given
 
 
+SUMMED_OUT = parameter(
+    '"marginalize": a missing value is summed out; "category": it is a value of its own.',
+    default="marginalize",
+    choices=("marginalize", "category"),
+)
 UNSEEN = parameter(
     """
     A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0
