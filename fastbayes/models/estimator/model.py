@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import check_iteration, converged, squarem
-from fastbayes.core.picks import unknown_column
+from fastbayes.core.picks import free_name, unknown_column
 from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.appended import Appended
@@ -387,9 +387,7 @@ class Prediction(Estimator):
         codes = class_codes(self.classes_, self._class_margin(), int(n), y, random)
         columns = self._drawn(codes, random)
         target, labels = self._target_column(codes)
-        while target in columns:
-            target += "_"
-        return pa.table({**columns, target: labels})
+        return pa.table({**columns, free_name(target, columns): labels})
 
 
 class Model(Prediction):
