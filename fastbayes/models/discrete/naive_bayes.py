@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import Batch, Codes, taken
+from fastbayes.core.batch import Batch, Codes, code_type, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import Convergence, converged, squarem
 from fastbayes.core.schema import Schema, Shape
@@ -697,7 +697,7 @@ def _expected_counts(
     for c in range(len(schema.classes)):
         share = replace(
             batch,
-            classes=np.full(batch.n_rows, c, dtype=np.uint8 if c < 256 else np.uint16),
+            classes=np.full(batch.n_rows, c, dtype=code_type(c + 1)),
             n_classes=len(schema.classes),
             weight=np.ascontiguousarray(weight * expected[:, c]),
         )

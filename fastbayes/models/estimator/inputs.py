@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import GREATEST, LEAST
+from fastbayes.core.batch import GREATEST, LEAST, code_type
 from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.picks import Selection, free_name
@@ -587,7 +587,7 @@ def encode_labels(
     known = found if classes is None else classes
     if len(known) > 65_536:
         raise DataError(f"y has {len(known)} classes; at most 65536 are supported")
-    return known, codes.astype(np.uint8 if len(known) <= 256 else np.uint16, copy=False)
+    return known, codes.astype(code_type(len(known)), copy=False)
 
 
 def _unique(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

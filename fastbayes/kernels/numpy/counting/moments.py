@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import code_type
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.moments import merged
 
@@ -16,7 +17,7 @@ MOST_CELLS = 1 << 18
 
 def class_codes(n_classes: int) -> type[np.unsignedinteger]:
     """Return the type of codes of classes that is not converted."""
-    return np.uint8 if n_classes <= 1 << 8 else np.uint16
+    return code_type(n_classes)
 
 
 def columns_moments(
