@@ -43,6 +43,7 @@ from fastbayes.models.estimator.parameters import (
     switch,
     tolerance,
 )
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
     CountTables,
@@ -574,7 +575,7 @@ def expectation_maximisation(
     batch = _distinct(_encoded(schema, table, weight))
     weights = np.ones(batch.n_rows) if batch.weight is None else batch.weight
     start = labelled.aligned(schema)
-    worker = type(model)(**model.get_params(deep=False))
+    worker = fresh(model)
 
     def together(expected: Floats) -> Statistics:
         return start + _expected_counts(schema, batch, expected, list(labelled.parts))

@@ -22,7 +22,7 @@ from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.importance import Importance, importance
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import filed_parameters, fitted
-from fastbayes.models.estimator.protocol import Estimator
+from fastbayes.models.estimator.protocol import Estimator, fresh
 from fastbayes.models.estimator.sampling import class_codes
 
 # Writes what a scorer says of a block of rows; may return how many rows got the prior.
@@ -470,7 +470,7 @@ class Model(Prediction):
 
     def _copy_with(self, **params: Any) -> Self:
         """Return a model with some parameters changed, learned from the same statistics."""
-        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy = fresh(self, **params)
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
         for name in self._of_rows:
             setattr(copy, name, getattr(self, name))
