@@ -177,7 +177,7 @@ def _moments(n_classes: int) -> Callable[[int, Path], Work]:
 
         def ours() -> list[list[Any]]:
             return [
-                [moments.block_moments(column, classes, n_classes, None) for column in block]
+                [moments.columns_moments([x], classes, n_classes)[:, 0] for x in block]
                 for block, classes in blocks
             ]
 

@@ -17,7 +17,7 @@ from oracles import hierarchical as naive
 import fastbayes as fb
 from fastbayes import generate
 from fastbayes.core.errors import SchemaError
-from fastbayes.models.discrete.hierarchical import HALF, digamma, hierarchical
+from fastbayes.models.discrete.hierarchical import HALF, SWEEPS, TOL, _whole, digamma
 from fastbayes.models.discrete.hierarchical import concentrations as fitted
 
 
@@ -44,6 +44,12 @@ def totals_of(rows: Any, sizes: Any, n_values: int) -> Any:
                 total[(*parents[: d - 1], x, c)] += weight
         found.append(total)
     return found
+
+
+def hierarchical(totals: Any, choices: float, alpha: float, half: float = HALF) -> Any:
+    """Return P(x | parents, c), smoothed towards fewer parents, as the last of `totals`."""
+    found = fitted(totals, choices, alpha, tol=TOL, max_iter=SWEEPS, half=half)
+    return _whole(*found.point, totals[-1].shape)
 
 
 @given(x=st.floats(1e-6, 1e9))

@@ -118,7 +118,7 @@ def test_spode_scores__a_super_parent_that_is_never_known_is_naive_bayes() -> No
     X, y = table(3, 30, 0.1)
     X = X.set_column(0, "a", pa.nulls(30, pa.string()))
     stats = counted(X, y)
-    naive = leave_one_out_log_joint(stats.values, 0.5)
+    naive = leave_one_out_log_joint(stats.values, "marginalize")(0.5)
     assert scores(stats, 0.5)[0] == pytest.approx(naive, rel=1e-13)
 
 

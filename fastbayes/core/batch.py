@@ -20,6 +20,20 @@ GREATEST = 1e100
 LEAST = float(np.finfo(np.float64).tiny)
 
 
+def code_width(n: int) -> int:
+    """Return the bytes of a code below n: as few as tell n codes apart."""
+    return 1 if n <= 1 << 8 else 2 if n <= 1 << 16 else 4 if n <= 1 << 32 else 8
+
+
+_TYPES: dict[int, type[np.unsignedinteger]]
+_TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # by width
+
+
+def code_type(n: int) -> type[np.unsignedinteger]:
+    """Return the narrowest type of codes below n."""
+    return _TYPES[code_width(n)]
+
+
 class Codes(NamedTuple):
     """Categorical columns whose codes share one width.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, TypeVar
@@ -81,6 +81,13 @@ def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
     what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
     here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
     return visible(f"{what}{here}; {of_what} are: {shown}{did_you_mean(name, names)}")
+
+
+def free_name(name: str, *taken: Collection[str]) -> str:
+    """Return a name that no column has yet, with as few underscores at its end as that takes."""
+    while any(name in names for names in taken):
+        name += "_"
+    return name
 
 
 class Chooser(ABC):

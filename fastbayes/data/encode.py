@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes
+from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes, code_type, code_width
 from fastbayes.core.date_parts import DatePart
 from fastbayes.core.domains import declared, default_kind, value_type
 from fastbayes.core.errors import DataError, SchemaError
@@ -499,13 +499,13 @@ class Encoder:
                 f"column {self.target.name!r} has more than {MAX_CLASSES} distinct values; it "
                 "cannot be the target: choose a column with fewer classes"
             )
-        narrow = np.uint8 if prepared.size <= 256 else np.uint16
+        narrow = code_type(prepared.size)
         doubtful = prepared.missing or prepared.unseen or not prepared.size
         assert prepared.integers is not None
         if weight is None and not doubtful:
             translations = prepared.translations(prepared.size)
             return Unwritten(prepared.integers, translations, narrow), prepared.size, None
-        codes = np.empty(n, dtype=f"u{_width(prepared.size + 2)}")
+        codes = np.empty(n, code_type(prepared.size + 2))
         column = prepared.integers, prepared.translations(prepared.size)
         writer = kernels.CodeWriter([column], [codes], codes.view(np.uint8))
         writer.write(0, n)
@@ -792,7 +792,7 @@ class LookedUp:
     def _room(self, n: int, sizes: NDArray[np.int64], late: Unwritten | None) -> _Room:
         """Return room for the codes of n rows, their classes if late, and what writes them."""
         extra = self.missing.astype(np.int64) if self._extra is None else self._extra
-        widths = np.array([_width(size + 2) for size in sizes.tolist()], np.int64)
+        widths = np.array([code_width(size + 2) for size in sizes.tolist()], np.int64)
         wide = 0 if late is None else np.dtype(late.kind).itemsize
         memory = _memory(n * (int(widths.sum()) + wide))
         groups, bins, rows = [], [], []
@@ -909,7 +909,3 @@ def _memory(size: int) -> NDArray[np.uint8]:
     if kept is None or len(kept) < size:
         kept = _local.codes = np.empty(size, np.uint8)
     return kept[:size]
-
-
-def _width(codes: int) -> int:
-    return 1 if codes <= 1 << 8 else 2 if codes <= 1 << 16 else 4

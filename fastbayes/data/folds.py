@@ -55,7 +55,17 @@ def checked_seed(seed: Any) -> int:
     return int(seed)
 
 
-class FoldsByPlace(Folds):
+class NumberedFolds(Folds):
+    """k folds that have no names but their numbers."""
+
+    k: int
+
+    def names(self) -> tuple[list[int], tuple[str, ...]]:
+        """Return the folds in their order, and their numbers."""
+        return list(range(self.k)), tuple(map(str, range(self.k)))
+
+
+class FoldsByPlace(NumberedFolds):
     """Folds of equal size: every k rows in succession fall into k folds, in a random order.
 
     The place is that among all rows of the source, however they are cut into files and row groups;
@@ -78,12 +88,8 @@ class FoldsByPlace(Folds):
         np.put_along_axis(folds, order, np.arange(k)[None], axis=1)
         return folds.reshape(-1)[done - first * k :][:n]
 
-    def names(self) -> tuple[list[int], tuple[str, ...]]:
-        """Return the folds in their order, and their numbers."""
-        return list(range(self.k)), tuple(map(str, range(self.k)))
 
-
-class FoldsByClass(Folds):
+class FoldsByClass(NumberedFolds):
     """Folds of equal size in which each class has its share: its rows are dealt to them in turn.
 
     A class of few rows loses as few of them as can be to the models that are judged by it. Rows
@@ -145,10 +151,6 @@ class FoldsByClass(Folds):
     def of(self, segment: Segment, done: int, rows: pa.RecordBatch) -> Codes:
         """Return the fold of each row of a block, `done` rows into its segment, (n_rows,)."""
         return self._codes[segment.index][done : done + rows.num_rows]
-
-    def names(self) -> tuple[list[int], tuple[str, ...]]:
-        """Return the folds in their order, and their numbers."""
-        return list(range(self.k)), tuple(map(str, range(self.k)))
 
 
 def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:

@@ -540,7 +540,7 @@ class CsvReader(TextReader):
         for name, kind in found.items():
             if pa.types.is_binary(kind):  # what pyarrow infers from bytes that are not UTF-8
                 text = next(self.blocks(size))
-                raise self._not_text(name, text, types)
+                raise self._not_text(name, text)
         # Columns nobody asked for are not parsed: their type stays open.
         self.schema = pa.schema([(name, found.get(name, pa.null())) for name in self._names])
 
@@ -602,7 +602,7 @@ class CsvReader(TextReader):
             return FileFormatError(f"{self.file.origin}, row {row} or after: {first_line(error)}")
         name = self._names[int(cell[1])]
         if "UTF8" in said:
-            return self._not_text(name, text, types, row)
+            return self._not_text(name, text, row)
         value = cell[3].partition("invalid value ")[2]
         return self.misfit(name, types.get(name), value[:80], row + int(cell[2] or 1) - 1)
 
@@ -679,7 +679,7 @@ class CsvReader(TextReader):
             "the column as text"
         )
 
-    def _not_text(self, name: str, text: bytes, types: Types, before: int = 0) -> DataError:
+    def _not_text(self, name: str, text: bytes, before: int = 0) -> DataError:
         for row, cell in enumerate(self._parse(text, {name: pa.binary()}, None)[name]):
             try:
                 (cell.as_py() or b"").decode()

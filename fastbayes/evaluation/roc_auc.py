@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import code_type, code_width
+
 # Scores kept for exact ranks (32 MiB), and bytes of the histograms that take their place.
 EXACT_SCORES = 2**22
 HISTOGRAM_BYTES = 2**26
@@ -46,7 +48,7 @@ class RanksNeed(NamedTuple):
         """Return the most that a model needs, or its folds together."""
         columns = len(ranked_columns(n_classes))
         n = int(min(n_rows, EXACT_SCORES // max(1, columns)))
-        row = 8 * columns + _class_type(n_classes).itemsize + 8 * weighted
+        row = 8 * columns + code_width(n_classes) + 8 * weighted
         return cls(n * row, n * (64 if weighted else 16), n == n_rows)
 
 
@@ -56,10 +58,6 @@ def ranked_columns(n_classes: int) -> range:
     Two classes rank the same rows in reverse: one score tells both.
     """
     return range(1, 2) if n_classes == 2 else range(n_classes)
-
-
-def _class_type(n_classes: int) -> np.dtype[Any]:
-    return np.min_scalar_type(max(n_classes - 1, 0))
 
 
 class RocAuc:
@@ -79,7 +77,7 @@ class RocAuc:
 
     def __init__(self, n_classes: int, room: float = math.inf) -> None:
         self._columns, self._room = ranked_columns(n_classes), room
-        self._class_type = _class_type(n_classes)
+        self._class_type = code_type(n_classes)
         self._kept: list[ScoredRows] = []
         self._n_kept = self._bytes_kept = 0
         self._histograms: NDArray[np.float64] | None = None

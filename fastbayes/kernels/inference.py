@@ -15,7 +15,6 @@ _machinery: Any = importlib.import_module("numba.core.compiler_machinery")
 _typeinfer: Any = importlib.import_module("numba.core.typeinfer")
 _types: Any = importlib.import_module("numba.core.types")
 _typing: Any = importlib.import_module("numba.core.typing")
-_utils: Any = importlib.import_module("numba.core.utils")
 
 # The signature of a call, by what is called and the types of its arguments, which are kept: as
 # long as they are, no other type has their identity.

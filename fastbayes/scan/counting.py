@@ -18,7 +18,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.ledger import Ledger, batch_of
-from fastbayes.core.picks import Chooser, Picks, Selection, several, unknown_column
+from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
@@ -101,9 +101,8 @@ def with_labels(
         if values is None or is_name(values):
             return None if values is None else str(values)
         own = getattr(values, "name", None)
-        name = own if isinstance(own, str) and own else default
-        while name in opened.schema.names or name in beside:
-            name += "_"
+        wanted = own if isinstance(own, str) and own else default
+        name = free_name(wanted, opened.schema.names, beside)
         beside[name] = to_array(name, values)
         return name
 
@@ -140,9 +139,7 @@ def with_folds(
         if folds in taken:
             raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
         return opened, FoldsByColumn(opened.schema, str(folds))
-    name = "fold"
-    while name in opened.schema.names:
-        name += "_"
+    name = free_name("fold", opened.schema.names)
     joined = Joined(opened, {name: to_array(name, folds)})
     return joined, FoldsByColumn(joined.schema, name)
 

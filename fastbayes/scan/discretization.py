@@ -112,21 +112,14 @@ def numeric_cuts(
             cuts |= {name: np.array(known[name], np.float64) for name in some}
             continue
         own = _encoder(encoder, some)
-        if isinstance(share.source, Counter):
-            request = Cutting(own, some, on_error)
-            (learner,), values = share.source.run(request, given_threads, progress).value
-            classes = _order(values)
-        else:
-            keeping = None
-            if checkpoint is not None:
-                keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
-            (learner,) = _scan(share, own, some, on_error, progress, keeping=keeping)
-            classes = _classes(own)
-        rules = Rules([asked], some)
+        keeping = None
+        if checkpoint is not None:
+            keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
+        request = Cutting(own, some, on_error)
+        learners, classes = _sketched(share, request, given_threads, progress, keeping)
         jobs = [(0, name) for name in some]
-        for name, (points,) in zip(
-            some, _read(rules, [learner], classes, jobs, share), strict=True
-        ):
+        read = _read(Rules([asked], some), learners, classes, jobs, share)
+        for name, (points,) in zip(some, read, strict=True):
             cuts[name] = points
         if checkpoint is not None:
             known |= {name: cuts[name].tolist() for name in some}
@@ -215,14 +208,8 @@ def cuts_by_rules(
         beside=None if folds is None else folds.column,
         copies=1 if folds is None else 3 * n_folds,
     ):
-        own = _encoder(encoder, some)
-        if isinstance(share.source, Counter):
-            request = Cutting(own, some, folds=folds)
-            learners, values = share.source.run(request, given_threads, progress).value
-            classes = _order(values)
-        else:
-            learners = _scan(share, own, some, "stop", progress, folds)
-            classes = _classes(own)
+        request = Cutting(_encoder(encoder, some), some, folds=folds)
+        learners, classes = _sketched(share, request, given_threads, progress)
         rests = learners if folds is None else _without_each(learners, some)
         jobs = [(fold, name) for fold in range(n_folds) for name in some]
         found = _read(rules, rests, classes, jobs, share)
@@ -231,6 +218,24 @@ def cuts_by_rules(
                 if at is not None:
                     of_rule[fold][name] = at
     return cuts
+
+
+def _sketched(
+    share: ReadShare,
+    request: Cutting,
+    threads: int | None,
+    progress: Progress | None,
+    keeping: KeepingCuts | None = None,
+) -> tuple[list[CutLearner], NDArray[np.intp]]:
+    """Return what rows, here or elsewhere, say of columns, and the order of their classes."""
+    if isinstance(share.source, Counter):
+        learners, classes = share.source.run(request, threads, progress).value
+    else:
+        encoder = request.encoder
+        how = request.on_error, progress, request.folds, keeping
+        learners = _scan(share, encoder, request.learned, *how)
+        classes = None if encoder.target is None else encoder.target.values()
+    return learners, _order(classes)
 
 
 def _read(
@@ -270,12 +275,8 @@ def _asked(
     return asked, learned
 
 
-def _classes(encoder: Encoder) -> NDArray[np.intp]:
-    """Return the codes of the classes in their sorted order: threads number them as they come."""
-    return _order(None if encoder.target is None else encoder.target.values())
-
-
 def _order(classes: pa.Array | None) -> NDArray[np.intp]:
+    """Return the codes of the classes in their sorted order: threads number them as they come."""
     if classes is None:
         return np.zeros(1, np.intp)
     return pc.array_sort_indices(classes).to_numpy().astype(np.intp)
@@ -305,7 +306,7 @@ class Cutting(ScanRequest[CutSketches]):
     on_error
         As in `numeric_cuts`.
     folds
-        As in `cuts_without_folds`.
+        As in `cuts_by_rules`.
     """
 
     encoder: Encoder

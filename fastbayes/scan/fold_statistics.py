@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
+from fastbayes.core.batch import Batch, code_type
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.data.encode import MAX_CLASSES
@@ -57,7 +57,7 @@ class Crossing:
             folds = folds[kept]
         assert batch.classes is not None
         known, n = self._known(batch.classes, folds)
-        crossed = known[batch.classes, folds].astype(np.uint8 if n <= 256 else np.uint16)
+        crossed = known[batch.classes, folds].astype(code_type(n))
         return replace(batch, classes=crossed, n_classes=n), shape._replace(n_classes=n)
 
     def _known(

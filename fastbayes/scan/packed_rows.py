@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core import files
-from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes, joined, taken
+from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes, code_type, joined, taken
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
@@ -521,7 +521,7 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
         return None
     cells = float(n) * max(1, len(schema.features))
     gradient = dispatch.load("fitting.gradient", cells).Gradient(layout)
-    kind = np.dtype(f"u{1 if sizes.max() <= 1 << 8 else 2 if sizes.max() <= 1 << 16 else 4}")
+    kind = code_type(int(sizes.max()))
     matrix: NDArray[Any] = np.array(columns[:-1]).astype(kind).reshape(len(columns) - 1, n)
     assert template.classes is not None
     group = Codes(np.arange(len(matrix), dtype=np.int64), matrix, sizes[:-1])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
+from fastbayes.core.batch import Batch, code_type
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.kernels import dispatch
@@ -44,7 +44,7 @@ def occurring(batch: Batch, classes: Classes) -> tuple[Classes, Ints]:
     here = np.flatnonzero(np.bincount(classes, minlength=n_classes))
     if len(here) == n_classes:
         return classes, here
-    place = np.zeros(n_classes, np.min_scalar_type(max(len(here) - 1, 0)))
+    place = np.zeros(n_classes, code_type(len(here)))
     place[here] = np.arange(len(here))
     return place[classes], here
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
+from fastbayes.core.batch import Batch, code_type
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema
 from fastbayes.kernels import dispatch
@@ -52,7 +52,7 @@ class CellCounts(CellRuns):
         group, keys = cells_of(batch, self.columns)
         counts = np.zeros((len(keys), self.shape.n_classes), self._kind)
         n = len(keys)
-        codes = group.astype(np.uint8 if n <= 1 << 8 else np.uint16 if n <= 1 << 16 else np.uint32)
+        codes = group.astype(code_type(n))
         dispatch.load("counting.count", batch.cells).add_counts(
             *(codes[None], np.array([n]), np.zeros(1, np.int64), classes, weight, counts)
         )

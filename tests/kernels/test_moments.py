@@ -43,6 +43,11 @@ def columns(draw):
     return values, y, n_classes, weight
 
 
+def moments_of(module, values, y, n_classes, weight=None):
+    """Return count, mean, its rest and scatter of one column, each (n_classes,)."""
+    return module.columns_moments([values], y, n_classes, weight)[:, 0]
+
+
 def assert_equals_exact(result, values, y, n_classes, weight, rtol=1e-12):
     count, mean, rest, scatter = result
     exact = naive.block_moments(values, y, n_classes, weight)
@@ -58,7 +63,7 @@ def assert_equals_exact(result, values, y, n_classes, weight, rtol=1e-12):
 @pytest.mark.parametrize("module", MODULES)
 @given(column=columns())
 def test_moments_equal_exact_arithmetic(module, column):
-    assert_equals_exact(module.block_moments(*column), *column)
+    assert_equals_exact(moments_of(module, *column), *column)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -69,7 +74,7 @@ def test_epoch_seconds_keep_their_digits(module, n_classes, weighted):
     values = EPOCH + rng.integers(-1, 2, 20_000)
     y = classes(rng, len(values), n_classes)
     weight = rng.random(len(values)) if weighted else None
-    *_, scatter = module.block_moments(values, y, n_classes, weight)
+    *_, scatter = moments_of(module, values, y, n_classes, weight)
     *_, exact = naive.block_moments(values, y, n_classes, weight)
     np.testing.assert_allclose(scatter, exact, rtol=1e-13)
 
@@ -83,7 +88,7 @@ def test_first_value_far_from_the_rest_costs_no_digits(module, n_classes, outlie
     values[:n_classes] = outlier
     y = (np.arange(len(values)) % n_classes).astype(np.uint8)
     assert_equals_exact(
-        module.block_moments(values, y, n_classes), values, y, n_classes, None, rtol=1e-13
+        moments_of(module, values, y, n_classes), values, y, n_classes, None, rtol=1e-13
     )
 
 
@@ -96,7 +101,7 @@ def test_constant_column__scatter_is_exactly_zero(module, value, n_classes, weig
     y = classes(rng, 3001, n_classes, skew=True)
     values = np.where(rng.random(len(y)) < 0.3, np.nan, value)
     weight = rng.random(len(y)) if weighted else None
-    count, mean, _, scatter = module.block_moments(values, y, n_classes, weight)
+    count, mean, _, scatter = moments_of(module, values, y, n_classes, weight)
     assert (count > 0).all()
     assert (mean == value).all()
     assert (scatter == 0).all()
@@ -109,7 +114,7 @@ def test_constant_in_each_class__scatter_is_exactly_zero(module, n_classes):
     # The last class comes late, long after the others were found.
     y[:4900][y[:4900] == n_classes - 1] = 0
     levels = 0.1 + 1e9 * np.arange(n_classes)
-    _, mean, _, scatter = module.block_moments(levels[y], y, n_classes)
+    _, mean, _, scatter = moments_of(module, levels[y], y, n_classes)
     assert (mean == levels).all()
     assert (scatter == 0).all()
 
@@ -121,7 +126,7 @@ def test_class_of_one_row__found_wherever_it_is(module, row, n_classes):
     rng = np.random.default_rng(12)
     values, y = rng.normal(size=2560), classes(rng, 2560, n_classes - 1)
     y[row], values[row] = n_classes - 1, EPOCH
-    count, mean, rest, scatter = module.block_moments(values, y, n_classes)
+    count, mean, rest, scatter = moments_of(module, values, y, n_classes)
     assert (count[-1], mean[-1], rest[-1], scatter[-1]) == (1, EPOCH, 0, 0)
     assert count.sum() == len(y)
 
@@ -140,7 +145,7 @@ def test_numbers_too_large__that_class_is_not_finite(module, n_classes, weighted
         spoilt = values.copy()
         spoilt[at] = bad
         weight = rng.random(len(y)) + 0.5 if weighted else None
-        count, mean, _, scatter = module.block_moments(spoilt, y, n_classes, weight)
+        count, mean, _, scatter = moments_of(module, spoilt, y, n_classes, weight)
         fine = np.isfinite(mean) & np.isfinite(scatter)
         assert list(np.flatnonzero(~fine)) == [1]
         expected = np.bincount(y, weight, n_classes)
@@ -151,7 +156,7 @@ def test_numbers_too_large__that_class_is_not_finite(module, n_classes, weighted
 @pytest.mark.parametrize("n_classes", [2, 9])
 def test_only_infinite_values__not_finite(module, n_classes):
     y = np.zeros(10, np.uint8)
-    count, mean, _, scatter = module.block_moments(np.full(10, np.inf), y, n_classes)
+    count, mean, _, scatter = moments_of(module, np.full(10, np.inf), y, n_classes)
     assert count[0] == 10
     assert not np.isfinite(mean[0] + scatter[0])
 
@@ -165,7 +170,7 @@ def test_weight_zero_is_no_row(module, n_classes):
     values[weight == 0] = rng.choice([np.inf, np.nan, 1e300], (weight == 0).sum())
     kept = weight > 0
     assert_equals_exact(
-        module.block_moments(values, y, n_classes, weight),
+        moments_of(module, values, y, n_classes, weight),
         values[kept],
         y[kept],
         n_classes,
@@ -176,7 +181,7 @@ def test_weight_zero_is_no_row(module, n_classes):
 @pytest.mark.parametrize("module", MODULES)
 def test_all_weights_zero__nothing_counted(module):
     y = np.arange(10, dtype=np.uint8) % 2
-    for part in module.block_moments(np.arange(10.0), y, 2, np.zeros(10)):
+    for part in moments_of(module, np.arange(10.0), y, 2, np.zeros(10)):
         assert (part == 0).all()
 
 
@@ -186,8 +191,8 @@ def test_integer_weight_is_the_row_that_often(module, n_classes):
     rng = np.random.default_rng(10)
     values, y = EPOCH + rng.normal(size=300), classes(rng, 300, n_classes)
     times = rng.integers(0, 4, 300)
-    weighted = module.block_moments(values, y, n_classes, times.astype(float))
-    repeated = module.block_moments(np.repeat(values, times), np.repeat(y, times), n_classes)
+    weighted = moments_of(module, values, y, n_classes, times.astype(float))
+    repeated = moments_of(module, np.repeat(values, times), np.repeat(y, times), n_classes)
     for one, other in zip(weighted, repeated, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -199,11 +204,11 @@ def test_large_block__modules_agree_and_repeat(module, n_classes):
     n = 65_536 + 5
     values, y = EPOCH + rng.normal(size=n), classes(rng, n, n_classes)
     values[rng.random(n) < 0.1] = np.nan
-    result = module.block_moments(values, y, n_classes)
+    result = moments_of(module, values, y, n_classes)
     for one, other, again in zip(
         result,
-        numpy_twin.block_moments(values, y, n_classes),
-        module.block_moments(values, y, n_classes),
+        moments_of(numpy_twin, values, y, n_classes),
+        moments_of(module, values, y, n_classes),
         strict=True,
     ):
         np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -216,7 +221,7 @@ def test_inputs_are_left_alone(module):
     parts = values.copy(), y.copy(), weight.copy()
     for array in (values, y, weight):
         array.flags.writeable = False
-    module.block_moments(values, y, 1, weight)
+    moments_of(module, values, y, 1, weight)
     for array, before in zip((values, y, weight), parts, strict=True):
         assert (array == before).all()
 

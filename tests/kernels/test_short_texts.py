@@ -10,7 +10,7 @@ from fastbayes.kernels.compiled.reading import texts as compiled
 from fastbayes.kernels.compiled.simd import short_texts
 from fastbayes.kernels.compiled.simd.unaligned import span_of
 from fastbayes.kernels.dispatch import interpreted, readonly
-from fastbayes.kernels.shared.texts import NO_TEXTS, UNSEEN, Texts, TextTable
+from fastbayes.kernels.shared.texts import UNSEEN, Texts, TextTable
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="intrinsics need the compiler")
 WORDS = st.integers(0, 2**64 - 1)
@@ -41,7 +41,8 @@ def near_of(texts):
     ends = np.cumsum([0, *map(len, texts)])
     some = Texts(ends, np.frombuffer(b"".join(texts), np.uint8))
     codes = np.full(len(texts), UNSEEN)
-    table = compiled.add_texts(compiled.indexed(TextTable.of(NO_TEXTS)), some, codes)
+    none = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    table = compiled.add_texts(compiled.indexed(TextTable.of(none)), some, codes)
     near = compiled._settled(table, 1 << 20)
     places = near[short_texts.PLACES // 8 :].reshape(-1, 2)
     turns = near.view(np.uint8)[short_texts.TURNS :][: len(places) // 4]

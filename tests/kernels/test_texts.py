@@ -15,13 +15,13 @@ from fastbayes.kernels.numpy.reading import texts as numpy_twin
 from fastbayes.kernels.shared.texts import (
     MISSING,
     MOST_BYTES,
-    NO_TEXTS,
     SPARE,
     UNSEEN,
     Texts,
     TextTable,
 )
 
+NO_TEXTS = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
 MODULES = [
     pytest.param(compiled, id="kernels"),
     pytest.param(numpy_twin, id="numpy"),

@@ -42,6 +42,7 @@ from fastbayes.models.estimator.log_space import (
 )
 from fastbayes.models.estimator.model import ScoreRows
 from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, tolerance, whole
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.store import made
 from fastbayes.models.estimator.unavailable import unavailable, when_fitted, where_inner
 from fastbayes.models.leave_one_out.loo import kind_of
@@ -315,7 +316,7 @@ class Calibrated(TableRows, Iterative):
             One with the same parameters.
         """
         like = NaiveBayes() if self.model is None else self.model
-        return type(like)(**like.get_params(deep=False))
+        return fresh(like)
 
     @property
     def _allow_nan(self) -> bool:  # type: ignore[override]
@@ -421,7 +422,7 @@ class Calibrated(TableRows, Iterative):
         Akaike (1974), A new look at the statistical model identification, IEEE Transactions on
         Automatic Control 19.
         """
-        like = type(runner.model)(**runner.model.get_params(deep=False))
+        like = fresh(runner.model)
         like.set_params(**dict.fromkeys(contest.limits))
         judged = {each.name: each for each in (*by_fold, runner)}
         stage(contest.progress, f"temperature of {runner.name}")

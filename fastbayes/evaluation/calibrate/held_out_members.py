@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, FastBayesWarning
+from fastbayes.core.picks import free_name
 from fastbayes.core.schema import Schema
 from fastbayes.data.folds import Noted, NotedFolds, OfFold, WithoutFold
 from fastbayes.data.segments import Source
@@ -20,7 +21,6 @@ from fastbayes.evaluation.calibrate.held_out_posteriors import LogPosteriors
 from fastbayes.evaluation.calibrate.pools import HeldPosteriors, Pools
 from fastbayes.evaluation.validate import race
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, wanted
-from fastbayes.evaluation.validate.race import unused
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import scores
 from fastbayes.evaluation.validate.shared_tallies import NUMBERS
@@ -294,7 +294,7 @@ class HeldOutScoring:
         if self._first:
             folds, first = self._fold()
             # The others' folds are those of the places that they have among all rows.
-            noted = NotedFolds(unused("fold", source.schema), folds)
+            noted = NotedFolds(free_name("fold", source.schema.names), folds)
             source, rows = (
                 WithoutFold(Noted(source, noted), noted, first),
                 replace(rows, folds=noted),

@@ -30,6 +30,7 @@ from fastbayes.models.estimator.protocol import (
     check_labels,
     check_weight,
     encode_labels,
+    fresh,
     split_target,
 )
 from fastbayes.models.leave_one_out.loo import loo_scorer
@@ -137,7 +138,7 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
     )
     source, apart = with_folds(source, folds_apart(source, target, folds, 0, weight))
     models, _, encoding = fitted_without_folds(
-        partial(_fresh, model),
+        partial(fresh, model),
         Opened(source, target, weight, apart, learning),
         model.threads,
         model.memory_limit,
@@ -147,11 +148,6 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
     limits = model.threads, model.memory_limit
     scan = scan_of(source, encoding, each, len(schema.classes), *limits)
     return HeldOut("k_fold", ("schema",), scan)
-
-
-def _fresh(model: Any) -> Any:
-    """Return an unfitted model with the same parameters."""
-    return type(model)(**model.get_params(deep=False))
 
 
 def scan_of(
@@ -199,13 +195,13 @@ def held_out_of_arrays(model: Any, X: Any, y: Any, sample_weight: Any, folds: in
         # What there is to be said of the parameters the model has said.
         warnings.simplefilter("ignore", FastBayesWarning)
         counted = [
-            _fresh(model)
+            fresh(model)
             .partial_fit(X[at], y[at], model.classes_, None if weight is None else weight[at])
             .statistics_
             for at in places
         ]
         models = [
-            _fresh(model).fit_statistics(sum(others[1:], start=others[0]))
+            fresh(model).fit_statistics(sum(others[1:], start=others[0]))
             for others in ([c for c in counted if c is not mine] for mine in counted)
         ]
 

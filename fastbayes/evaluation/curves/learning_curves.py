@@ -25,7 +25,7 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
-from fastbayes.core.picks import Picks
+from fastbayes.core.picks import Picks, free_name
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.columns import floats
@@ -524,9 +524,7 @@ class Sample:
         self.rows, self.sizes = rows, sizes
         source = rows.opened.source
         self.most, self.n_rows = int(sizes[-1]), census.n_rows
-        self.place = "place"
-        while self.place in source.schema.names:
-            self.place += "_"
+        self.place = free_name("place", source.schema.names)
         self._source, self._census, self._draw = source, census, draw
         self.n_test = n_test
 

@@ -30,6 +30,7 @@ from fastbayes.models.estimator.protocol import (
     check_length,
     check_weight,
     encode_labels,
+    fresh,
     split_target,
 )
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
@@ -332,7 +333,7 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
             raise ValueError(
                 "alpha_sweep counts the rows for a model that is not fitted: name their target"
             )
-        model = type(model)(**model.get_params(deep=False))
+        model = fresh(model)
         fit_source(model, source, target, **more)
     return model.statistics_, model
 
@@ -472,7 +473,7 @@ def threshold_sweep(
     if model is not None and not isinstance(model, BernoulliNB):
         raise ValueError(f"threshold_sweep takes a BernoulliNB, not {model!r}")
     like = BernoulliNB() if model is None else model
-    like = BernoulliNB(**{**like.get_params(deep=False), "binarize": None})
+    like = fresh(like, binarize=None)
     like._check_parameters()
     workers = engine.resolved_threads(threads)
     rows = NumberRows.checked(like, X, y, sample_weight)
@@ -647,7 +648,7 @@ def _judged(
     part = FeatureSums(Shape(np.empty(0, np.int64), sums.shape[1], len(sums)))
     part.sums[:], part.class_counts[:] = sums, rows.counts
     stats = ArrayStatistics(rows.classes, {"sums": part}, None, like._options())
-    model = BernoulliNB(**like.get_params(deep=False)).fit_statistics(stats)
+    model = fresh(like).fit_statistics(stats)
     without = LooBernoulli(model) if method == "leave_one_out" else None
     scorer, evaluator = model._scorer(0), Evaluator(rows.classes, ranks=False)
     step = max(LEAST_ROWS, BLOCK_CELLS // sums.shape[1])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch, Codes
+from fastbayes.core.batch import Batch, Codes, code_type
 from fastbayes.core.schema import Schema
 
 Rows = tuple[tuple[Codes, ...], tuple[NDArray[np.float64], ...]]
@@ -92,7 +92,7 @@ class MemberRows:
             # Bin k is (cuts[k - 1], cuts[k]]; size itself is a missing value, size + 1 an unseen.
             code = np.searchsorted(cuts, numeric[at], side="left")
             code[np.isnan(numeric[at])] = size
-            found.setdefault(np.min_scalar_type(size + 1), []).append((place, code, size + 2))
+            found.setdefault(np.dtype(code_type(size + 2)), []).append((place, code, size + 2))
         groups = {}
         for kind, columns in found.items():
             places, codes, sizes = zip(*columns, strict=True)

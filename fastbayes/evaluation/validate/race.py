@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.core.allocators import release
 from fastbayes.core.batch import taken
 from fastbayes.core.errors import FastBayesError
+from fastbayes.core.picks import free_name
 from fastbayes.data.folds import Draw, Drawn, Folds, Noted, NotedFolds
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment
@@ -86,11 +87,11 @@ def race_sample(
     share = engine.share_of(source, threads, memory_limit)
     source = share.source
     if folds is not None:
-        folds = NotedFolds(unused("fold", source.schema), folds)
+        folds = NotedFolds(free_name("fold", source.schema.names), folds)
         source = Noted(source, folds)
     draw = Draw(census.n_rows, 0, 0)
     size = FIRST_ROWS << (most // FIRST_ROWS).bit_length() - 1
-    drawn = Drawn(source, census, draw, 0, size, unused("place", source.schema))
+    drawn = Drawn(source, census, draw, 0, size, free_name("place", source.schema.names))
     rows = np.diff(census.starts).tolist()
 
     def read(function: Any, segments: Iterator[Segment]) -> Iterator[Any]:
@@ -103,13 +104,6 @@ def race_sample(
     table = drawn.table(read)
     release()  # all that was decoded besides
     return RaceSample(table, folds, census.n_rows, census.heaviest)
-
-
-def unused(name: str, columns: pa.Schema) -> str:
-    """Return a name that no column has."""
-    while name in columns.names:
-        name += "_"
-    return name
 
 
 def evidence(gaps: Floats, bound: float, n_rows: int) -> float:

@@ -104,6 +104,3 @@ class TextTable(NamedTuple):
             data = np.empty(min(room, MOST_BYTES + SPARE), np.uint8)
             data[:used] = self.data[:used]
         return self._replace(offsets=offsets, data=data)
-
-
-NO_TEXTS = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))

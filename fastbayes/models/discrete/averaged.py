@@ -19,7 +19,14 @@ from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
 from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.information import class_information
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, number, parameter, pseudo_count, switch
+from fastbayes.models.estimator.parameters import (
+    COUNTED_PRIOR,
+    fitted,
+    number,
+    parameter,
+    pseudo_count,
+    switch,
+)
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
 from fastbayes.statistics.bundle import Statistics
@@ -57,9 +64,7 @@ class Averaged(OneDependence):
     m: float = parameter(
         'Pseudo-count of each distribution ("m_estimate").', default=1.0, check=number()
     )
-    class_prior: str | ArrayLike | None = parameter(
-        'None (as counted), "empirical", "uniform", or (n_classes,) probabilities.', default=None
-    )
+    class_prior: str | ArrayLike | None = COUNTED_PRIOR
     missing: str = parameter(
         '"marginalize": a missing value is neither parent nor child; "category": it is a value.',
         default="marginalize",

@@ -156,37 +156,16 @@ def backed_off(
     alpha: float,
     **how: Any,
 ) -> tuple[Floats, Convergence]:
-    """Return ln P(x_j | parents, c) of `hierarchical`, 0 where x_j is no observation, and its fit.
+    """Return ln P(x_j | parents, c), 0 where x_j is no observation, and its fit.
 
-    What else is given goes to `concentrations`.
+    It is smoothed towards fewer parents, as the last of `totals`; what else is given goes to
+    `concentrations`.
     """
     choices = float(cells.choices[j])
     found = concentrations(totals, choices, alpha, **how)
     table = _whole(*found.point, totals[-1].shape)
     table[..., cells.hidden[cells.offsets[j] : cells.offsets[j + 1]], :] = 1.0
     return logs(table), found
-
-
-def hierarchical(
-    totals: Sequence[Floats], choices: float, alpha: float, half: float = HALF
-) -> Floats:
-    """Return P(x | parents, c), smoothed towards fewer parents, as the last of `totals`.
-
-    Parameters
-    ----------
-    totals
-        For d = 0, 1, ... parents: (S_1, ..., S_d, n_values, n_classes) counts of the rows in which
-        the first d parents and x are known.
-    choices
-        Values that the pseudo-counts at the root are shared among; further values, of count 0, are
-        those of which nothing was seen.
-    alpha
-        Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
-    half
-        Median of a concentration before any row; 0: there is no prior.
-    """
-    found = concentrations(totals, choices, alpha, tol=TOL, max_iter=SWEEPS, half=half)
-    return _whole(*found.point, totals[-1].shape)
 
 
 def concentrations(
@@ -200,9 +179,22 @@ def concentrations(
 ) -> Found[tuple[list[_Level], Floats]]:
     """Return the nodes of each depth, and P(x), with the concentrations of largest posterior.
 
-    Nothing is known that every sweep raises: what is least at the end is how far the logarithm of a
-    concentration moved in the last one, which `tol` bounds and the trace keeps, from infinity.
-    `half` is their median before any row, 0 for no prior.
+    Parameters
+    ----------
+    totals
+        For d = 0, 1, ... parents: (S_1, ..., S_d, n_values, n_classes) counts of the rows in which
+        the first d parents and x are known.
+    choices
+        Values that the pseudo-counts at the root are shared among; further values, of count 0, are
+        those of which nothing was seen.
+    alpha
+        Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
+    tol, max_iter
+        When the sweeps end. Nothing is known that every sweep raises: what is least at the end is
+        how far the logarithm of a concentration moved in the last one, which `tol` bounds and the
+        trace keeps, from infinity.
+    half
+        Median of a concentration before any row; 0: there is no prior.
     """
     return converged(
         _sweeps(totals, choices, alpha, tol, half),

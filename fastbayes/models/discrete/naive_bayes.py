@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.batch import Batch, Codes, taken
+from fastbayes.core.batch import Batch, Codes, code_type, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import Convergence, converged, squarem
 from fastbayes.core.schema import Schema, Shape
@@ -43,6 +43,7 @@ from fastbayes.models.estimator.parameters import (
     switch,
     tolerance,
 )
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.sampling import drawn_values, value_codes
 from fastbayes.models.estimator.smoothing import (
     CountTables,
@@ -574,7 +575,7 @@ def expectation_maximisation(
     batch = _distinct(_encoded(schema, table, weight))
     weights = np.ones(batch.n_rows) if batch.weight is None else batch.weight
     start = labelled.aligned(schema)
-    worker = type(model)(**model.get_params(deep=False))
+    worker = fresh(model)
 
     def together(expected: Floats) -> Statistics:
         return start + _expected_counts(schema, batch, expected, list(labelled.parts))
@@ -697,7 +698,7 @@ def _expected_counts(
     for c in range(len(schema.classes)):
         share = replace(
             batch,
-            classes=np.full(batch.n_rows, c, dtype=np.uint8 if c < 256 else np.uint16),
+            classes=np.full(batch.n_rows, c, dtype=code_type(c + 1)),
             n_classes=len(schema.classes),
             weight=np.ascontiguousarray(weight * expected[:, c]),
         )

@@ -16,7 +16,7 @@ from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, wi
 from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.parameters import fitted, memory_limit, parameter
+from fastbayes.models.estimator.parameters import COUNTED_PRIOR, fitted, memory_limit, parameter
 from fastbayes.models.estimator.smoothing import Smoothing, logs
 from fastbayes.networks.graph.dag import DAG, graph
 from fastbayes.networks.graph.parameters import TablePrior
@@ -117,10 +117,7 @@ class NetworkClassifier(FamilyModel):
         default="laplace",
         choices=("laplace", "bdeu"),
     )
-    class_prior: str | ArrayLike | None = parameter(
-        'None (as counted), "empirical", "uniform", or (n_classes,) probabilities.',
-        default=None,
-    )
+    class_prior: str | ArrayLike | None = COUNTED_PRIOR
     memory_limit: int | None = parameter(
         "Bytes that the counts may take; the codes of the rows take half of it in a search.",
         default=None,

@@ -18,6 +18,7 @@ from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
     DISCRETIZE,
     PRECISION,
+    SUMMED_OUT,
     UNSEEN,
     fitted,
     parameter,
@@ -45,11 +46,7 @@ class OneDependence(Classifier):
     )
     class_prior: str | ArrayLike | None = CLASS_PRIOR
     discretize: Any = DISCRETIZE
-    missing: str = parameter(
-        '"marginalize": a missing value is summed out; "category": it is a value of its own.',
-        default="marginalize",
-        choices=("marginalize", "category"),
-    )
+    missing: str = SUMMED_OUT
     unseen: str = UNSEEN
     precision: str = PRECISION
 

@@ -20,6 +20,7 @@ from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_featur
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, left_out
 from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.scan.row_sums import Sums
@@ -92,7 +93,7 @@ class SPODE(TreeClassifier):
 
     def _with_parent(self, name: str) -> SPODE:
         """Return an unfitted model with this super-parent, though it be called as a criterion."""
-        model = type(self)(**self.get_params(deep=False))
+        model = fresh(self)
         model._named = name
         return model
 

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import GREATEST, LEAST
+from fastbayes.core.batch import GREATEST, LEAST, code_type
 from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
-from fastbayes.core.picks import Selection
+from fastbayes.core.picks import Selection, free_name
 from fastbayes.core.schema import Needed
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.memory import (
@@ -75,9 +75,7 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
         name = own if isinstance(own, str) and own else default
         if not reset and default == "class" and model.schema_.target is not None:
             name = model.schema_.target
-        while name in source.schema.names or name in beside:
-            name += "_"
-        return name
+        return free_name(name, source.schema.names, beside)
 
     target = beside_name(y, "class")
     if not is_name(y):
@@ -589,7 +587,7 @@ def encode_labels(
     known = found if classes is None else classes
     if len(known) > 65_536:
         raise DataError(f"y has {len(known)} classes; at most 65536 are supported")
-    return known, codes.astype(np.uint8 if len(known) <= 256 else np.uint16, copy=False)
+    return known, codes.astype(code_type(len(known)), copy=False)
 
 
 def _unique(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

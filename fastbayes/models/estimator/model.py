@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import check_iteration, converged, squarem
-from fastbayes.core.picks import unknown_column
+from fastbayes.core.picks import free_name, unknown_column
 from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.appended import Appended
@@ -22,7 +22,7 @@ from fastbayes.models.estimator.explanation import Explanation
 from fastbayes.models.estimator.importance import Importance, importance
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp, normalise, settle
 from fastbayes.models.estimator.parameters import filed_parameters, fitted
-from fastbayes.models.estimator.protocol import Estimator
+from fastbayes.models.estimator.protocol import Estimator, fresh
 from fastbayes.models.estimator.sampling import class_codes
 
 # Writes what a scorer says of a block of rows; may return how many rows got the prior.
@@ -389,9 +389,7 @@ class Prediction(Estimator):
         codes = class_codes(self.classes_, self._class_margin(), int(n), y, random)
         columns = self._drawn(codes, random)
         target, labels = self._target_column(codes)
-        while target in columns:
-            target += "_"
-        return pa.table({**columns, target: labels})
+        return pa.table({**columns, free_name(target, columns): labels})
 
 
 class Model(Prediction):
@@ -474,7 +472,7 @@ class Model(Prediction):
 
     def _copy_with(self, **params: Any) -> Self:
         """Return a model with some parameters changed, learned from the same statistics."""
-        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy = fresh(self, **params)
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
         for name in self._of_rows:
             setattr(copy, name, getattr(self, name))

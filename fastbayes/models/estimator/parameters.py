@@ -211,24 +211,20 @@ def _among(value: Any, choices: tuple[Any, ...]) -> bool:
 
 
 def number(
-    *,
-    least: float = 0.0,
-    above: float | None = None,
-    most: float = math.inf,
-    besides: tuple[Any, ...] = (),
+    *, above: float | None = None, most: float = math.inf, besides: tuple[Any, ...] = ()
 ) -> Check:
-    """Return the check of a finite number of at least `least`, or above `above`.
+    """Return the check of a finite number of at least 0, or above `above`.
 
     The values `besides` are allowed, too.
     """
-    wanted = f">= {least:g}" if above is None else f"> {above:g}"
+    wanted = ">= 0" if above is None else f"> {above:g}"
     wanted += f", {most:g} at most" * (most < math.inf)
     wanted += "".join(f", or {value!r}" for value in besides)
 
     def check(name: str, value: Any) -> None:
         if _among(value, besides):
             return
-        good = is_number(value) and least <= (real := as_float(value)) <= most and real < math.inf
+        good = is_number(value) and 0 <= (real := as_float(value)) <= most and real < math.inf
         if not good or (above is not None and not value > above):
             raise ValueError(f"{name}={value!r}: use a finite number {wanted}")
 
@@ -281,6 +277,10 @@ CLASS_PRIOR = parameter(
     'None (smoothed by alpha), "empirical", "uniform", or (n_classes,) probabilities.',
     default=None,
 )
+COUNTED_PRIOR = parameter(
+    'None (as counted), "empirical", "uniform", or (n_classes,) probabilities.',
+    default=None,
+)
 DISCRETIZE = parameter(
     """
     How numeric columns become bins: "mdl", "quantile", "width", ("quantile", n), ("width", n), or
@@ -298,6 +298,11 @@ def discretize_from_json(given: Any) -> Any:
     return tuple(given) if is_rule else given
 
 
+SUMMED_OUT = parameter(
+    '"marginalize": a missing value is summed out; "category": it is a value of its own.',
+    default="marginalize",
+    choices=("marginalize", "category"),
+)
 UNSEEN = parameter(
     """
     A value not seen at fit is treated as missing ("ignore"), has the mass of a count of 0

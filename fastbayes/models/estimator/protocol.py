@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -284,3 +284,11 @@ class Estimator(HasParameters):
     def _has_class(self, y: Any) -> NDArray[np.bool_] | None:
         """Return where a row has a class, None where all have or must have one."""
         return None
+
+
+M = TypeVar("M", bound=Estimator)
+
+
+def fresh(model: M, **changed: Any) -> M:
+    """Return an unfitted model with the same parameters, but for those that are changed."""
+    return type(model)(**{**model.get_params(deep=False), **changed})

@@ -478,20 +478,13 @@ def log_likelihood(
     return logs(cells.likelihood(Smoothing(alpha=alpha))), cells.offsets
 
 
-def leave_one_out_log_joint(
-    counts: ValueCounts, alpha: float, *, missing: str = "marginalize"
-) -> float:
-    """Return the leave-one-out log joint of naive Bayes, in nats, from counts alone.
+def leave_one_out_log_joint(counts: ValueCounts, missing: str) -> Callable[[float], float]:
+    """Return the leave-one-out log joint of naive Bayes as a function of alpha, in nats.
 
-    The sum over rows of ln P(c, x) with that row taken out of every count:
+    The sum over rows of ln P(c, x) with that row taken out of every count, from counts alone:
     sum_c n_c ln((n_c - 1 + a)/(N - 1 + K a)) + sum_jcv n_cv ln((n_cv - 1 + a)/(n_c - 1 + S_j a)),
     n - 1 read as n - min(n, 1) and 0/0 as its limit 1/K or 1/S_j.
     """
-    return _left_out_of(counts, missing)(alpha)
-
-
-def _left_out_of(counts: ValueCounts, missing: str) -> Callable[[float], float]:
-    """Return `leave_one_out_log_joint` as a function of alpha alone."""
     n_c = counts.class_counts.astype(np.float64)
     cells = CountTables(counts, missing=missing, unseen="ignore")
     feature = cells.feature[cells.counted]
@@ -524,7 +517,7 @@ def best_alpha(
     counts: ValueCounts, tol: float, max_iter: int, *, missing: str = "marginalize"
 ) -> Found[float]:
     """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
-    return best_of(_left_out_of(counts, missing), tol, max_iter, "alpha='loo'")
+    return best_of(leave_one_out_log_joint(counts, missing), tol, max_iter, "alpha='loo'")
 
 
 def best_of(

@@ -25,6 +25,7 @@ from fastbayes.models.estimator.loo_base import own_likelihood, without
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
     DISCRETIZE,
+    SUMMED_OUT,
     UNSEEN,
     fitted,
     number,
@@ -482,11 +483,7 @@ class JointBayes(Classifier, Iterative):
     )
     class_prior: str | ArrayLike | None = CLASS_PRIOR
     discretize: Any = DISCRETIZE
-    missing: str = parameter(
-        '"marginalize": a missing value is summed out; "category": it is a value of its own.',
-        default="marginalize",
-        choices=("marginalize", "category"),
-    )
+    missing: str = SUMMED_OUT
     unseen: str = UNSEEN
     tol: float = TAU
     class_log_prior_: Floats = fitted("(n_classes,) nats.")

@@ -8,6 +8,7 @@ from typing import Any
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.models.leave_one_out.loo_quadratic import check_apart
 from fastbayes.models.numeric.gaussian import GaussianBayes
@@ -31,7 +32,7 @@ def unfitted_loo_scorer(model: Any, stats: Statistics) -> LooScorer:
         _check_chosen(model, f"super_parent={model.super_parent!r}")
         like = model._with_parent(model.super_parent_)
         return loo_scorer(like.fit_statistics(stats), chosen=True)
-    like = type(model)(**model.get_params(deep=False))
+    like = fresh(model)
     if getattr(model, "select", None) is None:
         return loo_scorer(like.fit_statistics(stats))
     _check_chosen(model, f"select={model.select!r}")

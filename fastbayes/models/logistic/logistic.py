@@ -31,6 +31,7 @@ from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter, whole
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.interactions import (
     check_interactions,
@@ -219,7 +220,7 @@ def theta_by_name(
     return theta
 
 
-def cautions(model: Any, found: Found[Floats], separable: bool, stats: Statistics) -> None:
+def cautions(found: Found[Floats], separable: bool, stats: Statistics) -> None:
     """Warn of a fit that did not end at a minimum."""
     if separable:
         warn(
@@ -613,7 +614,7 @@ class LogisticRegression(Classifier):
             theta = np.zeros((layout.n_rows, layout.n_outputs))
         given = reading, n_rows, whole, theta, memory, base
         found, after, separable = solve(self, *given, remember=not scans.last)
-        cautions(self, found, separable, whole)
+        cautions(found, separable, whole)
         coefficients = Coefficients.from_theta(found.point, layout)
         information, references = (
             observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)
@@ -696,7 +697,7 @@ class LogisticRegression(Classifier):
         return self._learned(stats)
 
     def _copy_with(self, **params: Any) -> Self:
-        copy = type(self)(**{**self.get_params(deep=False), **params})
+        copy = fresh(self, **params)
         copy._set_features(vars(self).get("feature_names_in_"), self.n_features_in_)
         return copy._taking(self._fit, self.statistics_)
 

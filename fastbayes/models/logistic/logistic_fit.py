@@ -521,7 +521,7 @@ def solve(
     else:
         found = by_scipy(whole, theta, model.solver, **options)
     theta = intercepts_centred(project(found.point), layout)
-    separable = model._penalty is None and memory is None and runs_away(rows, theta, stats)
+    separable = model._penalty is None and memory is None and runs_away(rows, theta)
     if separable:
         found = replace(found, converged=False)
     found = replace(found, point=theta, trace=np.concatenate([trace, found.trace]))
@@ -600,7 +600,7 @@ class Misjudged(NamedTuple):
         return run
 
 
-def runs_away(rows: PackedRows, theta: Floats, stats: Statistics) -> bool:
+def runs_away(rows: PackedRows, theta: Floats) -> bool:
     """Return whether a larger margin would make the loss of some rows ever smaller.
 
     All rows are right, or a coefficient is where its rows have hardly any curvature left.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from fastbayes.core.domains import array_of
+from fastbayes.core.picks import free_name
 from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.graph.node_states import NodeStates
 
@@ -215,13 +216,6 @@ class QueryResults(Mapping[str, QueryResult]):
     def __repr__(self) -> str:
         method = next((answer.method for answer in self.values()), "nothing asked")
         return f"<QueryResults: {len(self):,} nodes, {method}>"
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name for a column that no other has."""
-    while name in taken:
-        name += "_"
-    return name
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int) -> list[str]:

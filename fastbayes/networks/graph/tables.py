@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import MemoryLimitError, not_fitted
+from fastbayes.core.picks import free_name
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.node_states import NodeStates
-from fastbayes.networks.graph.query_result import as_column, free_name
+from fastbayes.networks.graph.query_result import as_column
 from fastbayes.statistics.bundle import Statistics
 
 # Probabilities of a distribution may miss 1 by this.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.batch import BLOCK_ROWS, code_type
 from fastbayes.core.date_parts import PARTS, DatePart, holds
 from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
@@ -445,7 +445,7 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     gaps, place = _gaps(stats), _place(schema)
     features = [schema.categorical[j] for j in place]
     sizes = np.array([feature.size for feature in features], np.int64) + gaps[place]
-    kinds = [np.dtype(f"u{1 if s + 2 <= 1 << 8 else 2 if s + 2 <= 1 << 16 else 4}") for s in sizes]
+    kinds = [np.dtype(code_type(size + 2)) for size in sizes]
     if elsewhere:
         read = _of_cells(stats, place, sizes, kinds)
     else:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import code_type
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.kernels import dispatch
@@ -519,7 +520,7 @@ class FamilyScores:
         n, sizes = len(columns[0]), list(self.sizes)
         columns = list(columns)
         for request, width in zip(requests, places.widths, strict=True):
-            columns.append(self._coded(request.base, width, columns, begin))
+            columns.append(self._coded(request.base, columns, begin))
             sizes.append(width)
         out = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
         if self.rows.weighted and weight is None:
@@ -531,7 +532,7 @@ class FamilyScores:
         return out
 
     def _coded(
-        self, base: tuple[int, ...], width: int, columns: Columns, begin: int
+        self, base: tuple[int, ...], columns: Columns, begin: int
     ) -> NDArray[np.unsignedinteger]:
         n = len(columns[0])
         cells = self._cells(base)
@@ -539,7 +540,7 @@ class FamilyScores:
             return np.ascontiguousarray(self._numbered(base)[0][begin : begin + n])
         if len(base) == 1:
             return columns[base[0]]
-        kind = np.uint8 if cells <= 1 << 8 else np.uint16 if cells <= 1 << 16 else np.uint32
+        kind = code_type(cells)
         code: NDArray[Any] = np.zeros(n, kind)
         for v in base:
             code *= kind(self.sizes[v] % (1 << 8 * code.itemsize))

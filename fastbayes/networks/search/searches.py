@@ -511,7 +511,7 @@ def best_graph(scores: FamilyScores, limits: Limits) -> list[int]:
     while left:
         v = int(last[left])
         left ^= 1 << v
-        parents[v] = _with_bit(_argmax(choose(v), int(_without(left, v)), scores), v)
+        parents[v] = _with_bit(_argmax(choose(v), int(_without(left, v))), v)
     return parents
 
 
@@ -601,7 +601,7 @@ def _with_bit(number: int, v: int) -> int:
     return number >> v << v + 1 | number & (1 << v) - 1
 
 
-def _argmax(families: Floats, among: int, scores: FamilyScores) -> int:
+def _argmax(families: Floats, among: int) -> int:
     """Return the best set of parents among some nodes, of equals the smallest."""
     sets = np.flatnonzero(np.arange(len(families)) & ~among == 0)
     found = families[sets]

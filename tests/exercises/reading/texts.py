@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastbayes.kernels.shared.texts import NO_TEXTS, UNSEEN, Texts, TextTable
+from fastbayes.kernels.shared.texts import UNSEEN, Texts, TextTable
 
 ROWS = 200
 
@@ -13,7 +13,8 @@ def exercise(module):
     given = [b"%d" % r * (1 + r % 12) for r in range(ROWS)]
     texts = Texts(np.cumsum([0, *map(len, given)]), np.frombuffer(b"".join(given), np.uint8))
     codes = np.full(ROWS, UNSEEN)
-    table = module.add_texts(module.indexed(TextTable.of(NO_TEXTS)), texts, codes)
+    none = Texts(np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    table = module.add_texts(module.indexed(TextTable.of(none)), texts, codes)
     assert codes.tolist() == [given.index(text) for text in given]
     for times in (1, 50):  # so many rows that texts get places of their own
         ends = np.cumsum([0, *map(len, given * times)])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import code_type
 from fastbayes.kernels.compiled.counting import count
 from fastbayes.kernels.compiled.simd.memory import borrow
 from fastbayes.kernels.dispatch import (
@@ -77,7 +78,7 @@ def add_family_counts(
         return
     cells = [int(np.prod([float(sizes[f]) for f in family])) for family in families]
     kinds = [
-        np.result_type(_least(size), *(columns[f].dtype for f in family))
+        np.result_type(code_type(size), *(columns[f].dtype for f in family))
         for size, family in zip(cells, families, strict=True)
     ]
     for kind in {*kinds}:
@@ -98,19 +99,6 @@ def add_family_counts(
             slots = starts[some] // n_classes
             table = out.reshape(-1, n_classes)
             count.add_counts(codes[: len(some)], of, slots, y, weight, table)
-
-
-def _least(cells: int) -> type[np.unsignedinteger]:
-    """Return the type of the codes below so many."""
-    return (
-        np.uint8
-        if cells <= 1 << 8
-        else np.uint16
-        if cells <= 1 << 16
-        else np.uint32
-        if cells <= 1 << 32
-        else np.uint64
-    )
 
 
 def _join(

@@ -51,24 +51,13 @@ def class_codes(n_classes: int) -> type[np.unsignedinteger]:
     return np.uint8 if n_classes <= FEW_CLASSES else np.uint16
 
 
-def block_moments(
-    values: Floats,
-    y: NDArray[np.unsignedinteger],
-    n_classes: int,
-    weight: Floats | None = None,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return count, mean, its rest and scatter of known values by class; see the numpy twin."""
-    count, mean, rest, scatter = columns_moments([values], y, n_classes, weight)[:, 0]
-    return count, mean, rest, scatter
-
-
 def columns_moments(
     columns: Sequence[Floats],
     y: NDArray[np.unsignedinteger],
     n_classes: int,
     weight: Floats | None = None,
 ) -> Floats:
-    """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    """Return the moments of columns, (4, n_columns, n_classes); see the numpy twin."""
     in_python()  # they are looked at
     moments = np.zeros((4, len(columns), n_classes))
     add_moments(columns, y, np.arange(n_classes), weight, *moments)

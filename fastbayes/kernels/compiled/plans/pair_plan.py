@@ -65,11 +65,6 @@ class PairMethods(NamedTuple):
     wide: Ints
 
 
-def strategy(size_i: int, size_j: int, n_classes: int, n_rows: int = 1 << 16) -> str:
-    """Return the name of the method for a pair of columns, in blocks of `n_rows` rows."""
-    return NAMES[int(methods(np.array(size_i), np.array(size_j), n_classes, n_rows))]
-
-
 def methods(
     size_i: Ints,
     size_j: Ints,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.batch import code_type
 from fastbayes.kernels.shared.arrays import Floats, Ints
 from fastbayes.kernels.shared.moments import merged
 
@@ -16,44 +17,7 @@ MOST_CELLS = 1 << 18
 
 def class_codes(n_classes: int) -> type[np.unsignedinteger]:
     """Return the type of codes of classes that is not converted."""
-    return np.uint8 if n_classes <= 1 << 8 else np.uint16
-
-
-def block_moments(
-    values: Floats,
-    y: NDArray[np.unsignedinteger],
-    n_classes: int,
-    weight: Floats | None = None,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return count, mean, its rest and scatter of the known values of each class in this block.
-
-    Parameters
-    ----------
-    values
-        (n,) one numeric column, NaN where missing.
-    y
-        (n,) class codes below `n_classes`.
-    n_classes
-        Length of each result.
-    weight
-        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
-
-    Returns
-    -------
-    tuple
-        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
-        from the mean, and scatter (sum of squared deviations from the mean), each (n_classes,).
-        An infinite value, or deviations whose squares overflow, make the mean or the scatter of
-        that class non-finite.
-
-    Notes
-    -----
-    Sums run over x - shift with one value of the class as its shift, and once more over x - mean
-    where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
-    column has a scatter of exactly 0.
-    """
-    count, mean, rest, scatter = columns_moments([values], y, n_classes, weight)[:, 0]
-    return count, mean, rest, scatter
+    return code_type(n_classes)
 
 
 def columns_moments(
@@ -62,7 +26,32 @@ def columns_moments(
     n_classes: int,
     weight: Floats | None = None,
 ) -> Floats:
-    """Return the moments of columns, (4, n_columns, n_classes), as `block_moments` does of one."""
+    """Return count, mean, its rest and scatter of the known values of each class in this block.
+
+    Parameters
+    ----------
+    columns
+        (n,) each, a numeric column, NaN where missing.
+    y
+        (n,) class codes below `n_classes`.
+    n_classes
+        How many classes there are.
+    weight
+        (n,) finite and not negative, or None when every row weighs 1. Weight 0 is no row.
+
+    Returns
+    -------
+    ndarray of shape (4, n_columns, n_classes)
+        count (sum of the weights of known values), mean (0 where count is 0), what rounding took
+        from the mean, and scatter (sum of squared deviations from the mean). An infinite value, or
+        deviations whose squares overflow, make the mean or the scatter of that class non-finite.
+
+    Notes
+    -----
+    Sums run over x - shift with one value of the class as its shift, and once more over x - mean
+    where that value was far from the mean, so that 1.7e9 ± 1 keeps its digits and a constant
+    column has a scatter of exactly 0.
+    """
     step = max(1, MOST_CELLS // max(1, len(y)))
     runs = [columns[first : first + step] for first in range(0, len(columns), step)]
     return np.concatenate(
