@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import fastbayes as fb
+from fastbayes.core.errors import SchemaError
 
 LABELLED = {"a": ["x", "y", "x"], "v": [1.0, 3.0, 2.0], "y": ["n", "p", None]}
 
@@ -65,18 +66,47 @@ def test_score_takes_the_classes_that_fit_takes(labels: Any) -> None:
     assert model.score(pa.table(rows), "y") == 2 / 3
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pd.Series(pd.Categorical(["n", "p"], categories=["n", "p", "q"])),
-        pl.Series(["n", "p"], dtype=pl.Enum(["n", "p", "q"])),
-    ],
-    ids=["pandas", "polars"],
-)
+SERIES = {
+    "pandas": pd.Series(pd.Categorical(["n", "p"], categories=["n", "p", "q"])),
+    "polars": pl.Series(["n", "p"], dtype=pl.Enum(["n", "p", "q"])),
+}
+DECLARED = {
+    **SERIES,
+    "pandas' array": SERIES["pandas"].array,
+    "frame of pandas": pd.DataFrame({"label": SERIES["pandas"]}),
+    "frame of polars": pl.DataFrame({"label": SERIES["polars"]}),
+}
+
+
+@pytest.mark.parametrize("labels", DECLARED.values(), ids=DECLARED)
 def test_classes_declared_by_a_series(labels: object) -> None:
     frame = pd.DataFrame({"a": ["x", "y"]})
     assert fb.NaiveBayes().fit(frame, labels).classes_.tolist() == ["n", "p", "q"]
     assert fb.count(frame, labels).schema.classes.to_pylist() == ["n", "p", "q"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [
+        ("pandas", dict),
+        ("polars", dict),
+        ("pandas' array", dict),
+        ("pandas", pd.DataFrame),
+        ("polars", pl.DataFrame),
+    ],
+)
+def test_domains_declared_by_columns(kind: str, of: Any) -> None:
+    rows = of({"a": DECLARED[kind], "b": DECLARED[kind], "y": DECLARED[kind]})
+    for columns, features in ((None, ["a", "b"]), (["b"], ["b"])):
+        model = fb.NaiveBayes(columns=columns).fit(rows, "y")
+        for schema in (model.schema_, fb.count(rows, "y", columns=columns).schema):
+            assert list(schema.names) == features
+            assert schema.classes.to_pylist() == ["n", "p", "q"]
+            for feature in schema.features:
+                assert feature.values.to_pylist() == ["n", "p", "q"]
+                assert feature.declared
+    with pytest.raises(SchemaError, match=r"column 'b' is .*, but numbers are needed there"):
+        fb.NaiveBayes().fit(rows, "y", sample_weight="b")
 
 
 @pytest.mark.parametrize("labels", [[1, 0, None], [True, False, None], [1.0, 0.0, None]])

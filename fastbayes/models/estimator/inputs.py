@@ -60,7 +60,6 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     """Return the source of training rows, its features checked against or set on the model."""
     if y is None:
         check_labels(model, y)
-    domains = declared_domains(X)
     beside: dict[str, pa.Array] = {}
     named = [str(v) for v in (y, sample_weight) if is_name(v)]
     if is_array(X) and named:
@@ -82,8 +81,6 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     target = beside_name(y, "class")
     if not is_name(y):
         beside[target] = _labels(model, target, y)
-        if (declared := declared_values(y)) is not None:
-            domains[target] = declared
         if is_array(X):
             check_length(source.n_rows, beside[target])
     weight = None
@@ -95,8 +92,11 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
                 raise SchemaError(
                     "name a column of X instead of passing weights alongside a stream"
                 )
-            checked = check_weight(np.asarray(sample_weight), n_rows, allow_zero=not reset)
+            checked = check_weight(sample_weight, n_rows, allow_zero=not reset)
             beside[weight] = pa.array(checked)
+    domains = declared_domains(X, {*source.schema.names} - {weight})
+    if not is_name(y) and (declared := declared_values(y)) is not None:
+        domains[target] = declared
     if beside:
         source = Joined(source, beside)
     if reset and not is_array(X):
