@@ -217,3 +217,37 @@ def test_columns_that_were_probably_meant_otherwise(caplog: pytest.LogCaptureFix
     assert remarks(caplog, {"same": np.ones(n), "y": labels}) == []
     (said,) = remarks(caplog, {"a": ["x"] * n, "y": [*labels[:-2], None, None]})
     assert said == "2 rows without a class were left out"
+
+
+HIDDEN = np.arange(6) > 3
+MASKED = np.ma.masked_array([0, 1, 0, 1, 0, 9], HIDDEN)
+SIX = np.arange(6.0)[:, None]
+HIDDEN_LABEL = "Input y contains NaN: row 4 is masked; leave out rows without a class"
+
+
+@pytest.mark.parametrize("cls", [fb.NaiveBayes, fb.LogisticRegression, fb.GaussianNB])
+def test_masked_weights_are_no_weights(cls: Any) -> None:
+    weight = np.ma.masked_array([1, 1, 1, 1, 999, 999], HIDDEN)
+    labels = [0, 1, 0, 1, 0, 1]
+    with pytest.raises(fb.DataError, match="sample_weight: row 4 weighs nan"):
+        cls().fit(SIX, labels, sample_weight=weight)
+    model = cls().fit(SIX, labels)
+    with pytest.raises(fb.DataError, match="sample_weight: row 4 weighs nan"):
+        model.score(SIX, labels, sample_weight=weight)
+    if cls is not fb.GaussianNB:  # rows without a class are left out, and their weights
+        assert model.score(SIX, MASKED, sample_weight=weight) == model.score(SIX[:4], labels[:4])
+
+
+def test_masked_labels_are_none() -> None:
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        fb.GaussianNB().fit(SIX, MASKED)
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        fb.threshold_sweep(SIX, MASKED)
+    model = fb.GaussianNB().fit(SIX, [0, 1, 0, 1, 0, 1])
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        model.score(SIX, MASKED)
+    assert (
+        fb.NaiveBayes().fit(SIX, MASKED).statistics_
+        == fb.NaiveBayes().fit(SIX[:4], MASKED[:4]).statistics_
+    )
+    assert model.importance(SIX, MASKED).log_loss == model.importance(SIX[:4], MASKED[:4]).log_loss

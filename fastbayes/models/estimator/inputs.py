@@ -527,6 +527,12 @@ def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> N
         array = array.reshape(-1)
     if array.ndim != 1:
         raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
+    hidden = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else np.False_
+    if hidden.any():
+        row = int(hidden.argmax())
+        raise DataError(
+            f"Input y contains NaN: row {row} is masked; leave out rows without a class."
+        )
     if array.dtype.kind == "O":
         array = _native_labels(array)
     kind = array.dtype.kind
@@ -632,6 +638,8 @@ def check_weight(
     """
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, np.ma.MaskedArray):
+        sample_weight = np.ma.filled(sample_weight.astype(np.float64), np.nan)
     weight = np.asarray(sample_weight)
     if weight.ndim == 0:
         weight = np.full(n_rows, weight)
