@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 import fastbayes as fb
@@ -217,6 +218,26 @@ def test_columns_that_were_probably_meant_otherwise(caplog: pytest.LogCaptureFix
     assert remarks(caplog, {"same": np.ones(n), "y": labels}) == []
     (said,) = remarks(caplog, {"a": ["x"] * n, "y": [*labels[:-2], None, None]})
     assert said == "2 rows without a class were left out"
+
+
+STREAMS: dict[str, Any] = {
+    "lazy": lambda table: pl.from_arrow(table).lazy(),
+    "dataset": ds.dataset,
+    "scanner": lambda table: ds.dataset(table).scanner(),
+    "reader": lambda table: table.to_reader(),
+    "batches": lambda table: table.to_batches(max_chunksize=3),
+    "generator": lambda table: (b for b in table.to_batches(max_chunksize=3)),
+    "structured": lambda table: table.to_pandas().to_records(index=False),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_score_takes_the_rows_that_fit_takes(kind: str) -> None:
+    table = pa.table({"x": [0.5, 1.0, 1.5, 2.5] * 3, "y": ["n", "p", "n", "p"] * 3})
+    model = fb.NaiveBayes().fit(STREAMS[kind](table), "y")
+    assert model.score(STREAMS[kind](table), "y") == model.score(table, "y") < 1
+    with pytest.raises(SchemaError, match="no column 'q'"):
+        model.score(STREAMS[kind](table), "q")
 
 
 HIDDEN = np.arange(6) > 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from fastbayes.data.memory import (
     worded,
 )
 from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.scan.packed_rows import in_memory
 from fastbayes.scan.sink import takes_absent
 
 
@@ -304,20 +305,24 @@ def feature_names(X: Any) -> NDArray[np.object_] | None:
 def split_target(X: Any, y: Any) -> tuple[Any, Any]:
     """Return features and target where y is the name of a column of X; else both as they came.
 
-    X is then without the column, or as it is where other columns are not read.
+    X is then without the column, or as it is where other columns are not read. What is in memory
+    becomes a table, and so does what can be read only once.
     """
     if not isinstance(y, str):
         return X, y
-    if isinstance(X, (str, os.PathLike, Mapping)):
-        source = open_source(X, columns=[y])
-        kind = source.schema.field(y).type
-        read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
-        return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
-    if not hasattr(X, "__arrow_c_stream__"):
+    if is_array(X):
         raise SchemaError(
             f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
             "into one"
         )
+    if not hasattr(X, "__arrow_c_stream__"):
+        opened = open_source(X)
+        if opened.in_memory or not opened.rereadable:
+            return split_target(in_memory(opened), y)
+        source = open_source(X, columns=[y])
+        kind = source.schema.field(y).type
+        read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
+        return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
     frame = hasattr(X, "iloc")  # of pandas, whose index is no column
     table = X if frame else pa.table(X)
     names = [*map(str, X.columns)] if frame else table.column_names
@@ -349,6 +354,11 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         engine_opener(X) is not None,
         f"{owner} takes arrays as a whole, and workers hold these rows: compute them first, or use "
         "a model of tables, such as NaiveBayes",
+    )
+    refuse(
+        not (is_array(X) or isinstance(X, np.ndarray) or hasattr(X, "__arrow_c_stream__")),
+        f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
+        "use fastbayes.NaiveBayes, which takes files and streams",
     )
     names = feature_names(X)
     if not reset:
@@ -432,11 +442,6 @@ def _dense(X: Any, names: NDArray[np.object_] | None, owner: str) -> NDArray[Any
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
-    if array.ndim == 0 and array.dtype.kind in "OUS":  # nothing that numpy makes an array of
-        raise DataError(
-            f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
-            "use fastbayes.NaiveBayes, which takes files and streams"
-        )
     if array.ndim < 2:
         was = "scalar" if array.ndim == 0 else f"{array.ndim}D"
         raise DataError(
