@@ -509,6 +509,10 @@ def test_what_a_blend_cannot_do_says_so() -> None:
     rows = table(60)
     with pytest.raises(fb.SchemaError, match="can be read only once, but Blend"):
         fb.Blend(FEW).fit(rows.to_reader(), "y")
+    reader = rows.to_reader()
+    with pytest.raises(fb.SchemaError, match="can be read only once, but Blend"):
+        fb.fit(reader, "y", members=FEW)
+    assert reader.read_all().num_rows == len(rows)
     with pytest.raises(fb.DataError, match="one sample is too few"):
         fb.Blend(FEW).fit(rows.slice(0, 1), "y")
     model = fb.Blend(FEW).fit(rows, "y")

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 import fastbayes as fb
+from fastbayes.core.errors import SchemaError
 
 LABELLED = {"a": ["x", "y", "x"], "v": [1.0, 3.0, 2.0], "y": ["n", "p", None]}
 
@@ -65,18 +67,47 @@ def test_score_takes_the_classes_that_fit_takes(labels: Any) -> None:
     assert model.score(pa.table(rows), "y") == 2 / 3
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pd.Series(pd.Categorical(["n", "p"], categories=["n", "p", "q"])),
-        pl.Series(["n", "p"], dtype=pl.Enum(["n", "p", "q"])),
-    ],
-    ids=["pandas", "polars"],
-)
+SERIES = {
+    "pandas": pd.Series(pd.Categorical(["n", "p"], categories=["n", "p", "q"])),
+    "polars": pl.Series(["n", "p"], dtype=pl.Enum(["n", "p", "q"])),
+}
+DECLARED = {
+    **SERIES,
+    "pandas' array": SERIES["pandas"].array,
+    "frame of pandas": pd.DataFrame({"label": SERIES["pandas"]}),
+    "frame of polars": pl.DataFrame({"label": SERIES["polars"]}),
+}
+
+
+@pytest.mark.parametrize("labels", DECLARED.values(), ids=DECLARED)
 def test_classes_declared_by_a_series(labels: object) -> None:
     frame = pd.DataFrame({"a": ["x", "y"]})
     assert fb.NaiveBayes().fit(frame, labels).classes_.tolist() == ["n", "p", "q"]
     assert fb.count(frame, labels).schema.classes.to_pylist() == ["n", "p", "q"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [
+        ("pandas", dict),
+        ("polars", dict),
+        ("pandas' array", dict),
+        ("pandas", pd.DataFrame),
+        ("polars", pl.DataFrame),
+    ],
+)
+def test_domains_declared_by_columns(kind: str, of: Any) -> None:
+    rows = of({"a": DECLARED[kind], "b": DECLARED[kind], "y": DECLARED[kind]})
+    for columns, features in ((None, ["a", "b"]), (["b"], ["b"])):
+        model = fb.NaiveBayes(columns=columns).fit(rows, "y")
+        for schema in (model.schema_, fb.count(rows, "y", columns=columns).schema):
+            assert list(schema.names) == features
+            assert schema.classes.to_pylist() == ["n", "p", "q"]
+            for feature in schema.features:
+                assert feature.values.to_pylist() == ["n", "p", "q"]
+                assert feature.declared
+    with pytest.raises(SchemaError, match=r"column 'b' is .*, but numbers are needed there"):
+        fb.NaiveBayes().fit(rows, "y", sample_weight="b")
 
 
 @pytest.mark.parametrize("labels", [[1, 0, None], [True, False, None], [1.0, 0.0, None]])
@@ -187,3 +218,57 @@ def test_columns_that_were_probably_meant_otherwise(caplog: pytest.LogCaptureFix
     assert remarks(caplog, {"same": np.ones(n), "y": labels}) == []
     (said,) = remarks(caplog, {"a": ["x"] * n, "y": [*labels[:-2], None, None]})
     assert said == "2 rows without a class were left out"
+
+
+STREAMS: dict[str, Any] = {
+    "lazy": lambda table: pl.from_arrow(table).lazy(),
+    "dataset": ds.dataset,
+    "scanner": lambda table: ds.dataset(table).scanner(),
+    "reader": lambda table: table.to_reader(),
+    "batches": lambda table: table.to_batches(max_chunksize=3),
+    "generator": lambda table: (b for b in table.to_batches(max_chunksize=3)),
+    "structured": lambda table: table.to_pandas().to_records(index=False),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_score_takes_the_rows_that_fit_takes(kind: str) -> None:
+    table = pa.table({"x": [0.5, 1.0, 1.5, 2.5] * 3, "y": ["n", "p", "n", "p"] * 3})
+    model = fb.NaiveBayes().fit(STREAMS[kind](table), "y")
+    assert model.score(STREAMS[kind](table), "y") == model.score(table, "y") < 1
+    with pytest.raises(SchemaError, match="no column 'q'"):
+        model.score(STREAMS[kind](table), "q")
+
+
+HIDDEN = np.arange(6) > 3
+MASKED = np.ma.masked_array([0, 1, 0, 1, 0, 9], HIDDEN)
+SIX = np.arange(6.0)[:, None]
+HIDDEN_LABEL = "Input y contains NaN: row 4 is masked; leave out rows without a class"
+
+
+@pytest.mark.parametrize("cls", [fb.NaiveBayes, fb.LogisticRegression, fb.GaussianNB])
+def test_masked_weights_are_no_weights(cls: Any) -> None:
+    weight = np.ma.masked_array([1, 1, 1, 1, 999, 999], HIDDEN)
+    labels = [0, 1, 0, 1, 0, 1]
+    with pytest.raises(fb.DataError, match="sample_weight: row 4 weighs nan"):
+        cls().fit(SIX, labels, sample_weight=weight)
+    model = cls().fit(SIX, labels)
+    with pytest.raises(fb.DataError, match="sample_weight: row 4 weighs nan"):
+        model.score(SIX, labels, sample_weight=weight)
+    if cls is not fb.GaussianNB:  # rows without a class are left out, and their weights
+        assert model.score(SIX, MASKED, sample_weight=weight) == model.score(SIX[:4], labels[:4])
+
+
+def test_masked_labels_are_none() -> None:
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        fb.GaussianNB().fit(SIX, MASKED)
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        fb.threshold_sweep(SIX, MASKED)
+    model = fb.GaussianNB().fit(SIX, [0, 1, 0, 1, 0, 1])
+    with pytest.raises(fb.DataError, match=HIDDEN_LABEL):
+        model.score(SIX, MASKED)
+    assert (
+        fb.NaiveBayes().fit(SIX, MASKED).statistics_
+        == fb.NaiveBayes().fit(SIX[:4], MASKED[:4]).statistics_
+    )
+    assert model.importance(SIX, MASKED).log_loss == model.importance(SIX[:4], MASKED[:4]).log_loss

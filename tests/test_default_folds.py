@@ -70,6 +70,10 @@ def test_blend__keeps_the_number_of_folds(tmp_path: Path) -> None:
 LABELS = {
     "text": pa.array([*"aab"] * 20 + [*"cccc"]),
     "dictionary": pa.array([*"aab"] * 20 + [*"cccc"]).dictionary_encode(),
+    # As polars hands over its Enum and Categorical.
+    "dictionary of views": pa.DictionaryArray.from_arrays(
+        [*[0, 0, 1] * 20, 2, 2, 2, 2], pa.array([*"abc"], pa.string_view())
+    ),
     "numbers": pa.array([*[3, 3, 7] * 20, 1, 1, 1, 1]),
     "gaps": pa.array([*[True, True, False] * 20, *[None] * 4]),
 }

@@ -405,6 +405,27 @@ def test_estimators_of_arrays__are_cross_validated_as_scikit_learn_does() -> Non
     assert not hasattr(forest, "classes_")  # it was left as it is
 
 
+def test_estimators_of_arrays__that_work_in_place_spoil_no_rows() -> None:
+    bayes = pytest.importorskip("sklearn.naive_bayes").GaussianNB
+
+    class InPlace(bayes):  # type: ignore[misc, valid-type]
+        def fit(self, X: Any, y: Any, sample_weight: Any) -> InPlace:
+            super().fit(X, y, sample_weight)
+            X[:], y[:], sample_weight[:] = 0.0, y[0], 1.0
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            proba = super().predict_proba(X)
+            X[:] = 0.0
+            return proba
+
+    table = rows(17, weights=[0.5, 1.0, 2.0])
+    given: dict[str, Any] = {"columns": ["a", "b"], "sample_weight": "w", "folds": "fold"}
+    models = {"first": InPlace(), "second": InPlace(), "plain": bayes()}
+    board = fb.compare(table, "y", models=models, **given)
+    assert len({entry.figures.log_loss for entry in board.entries}) == 1
+
+
 # -- tables of little --------------------------------------------------------------------------
 
 Z = np.random.default_rng(12).normal(size=20)

@@ -216,6 +216,34 @@ def test_estimators_of_arrays__learn_and_are_tested_on_the_same_rows() -> None:
     assert curve.accuracy[0, 1, 2] == alone.score(X[at >= 240], y[at >= 240])
 
 
+@pytest.mark.parametrize("categorical", [False, True])
+def test_estimators__that_work_in_place_spoil_no_rows(categorical: bool) -> None:
+    class InPlace(GaussianNB):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any, sample_weight: Any) -> InPlace:
+            super().fit(X[["a", "b"]] if categorical else X, y, sample_weight)
+            X[:], y[:], sample_weight[:] = 0, y[0], 1.0
+            return self
+
+        def predict_proba(self, X: Any) -> Any:
+            proba = super().predict_proba(X[["a", "b"]] if categorical else X)
+            X[:] = 0
+            return proba
+
+    X, y = numbers()
+    table = {"a": X[:, 0], "b": X[:, 1], "y": y, "w": np.arange(300) % 3 + 0.5}
+    if categorical:
+        table["code"] = np.arange(300) % 5
+    models = {"first": InPlace(), "second": InPlace()}
+    curve = learning_curve(
+        models, table, "y", [30, 200], 2, test=60, sample_weight="w",
+        categorical=["code"] if categorical else [],
+    )  # fmt: skip
+    one = learning_curve({"plain": GaussianNB()}, table, "y", [30, 200], 2, test=60,
+                         sample_weight="w", exclude=["code"] if categorical else None)  # fmt: skip
+    for m in range(2):
+        np.testing.assert_allclose(curve.log_loss[m], one.log_loss[0], rtol=1e-12)
+
+
 def test_estimators__get_frames_where_a_column_is_categorical(mixed: pa.Table) -> None:
     seen = []
 

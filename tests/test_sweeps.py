@@ -113,6 +113,19 @@ def test_alpha__other_rows_than_were_counted() -> None:
         alpha_sweep(stats, random_rows(0, 60))
 
 
+def test_alpha__rows_that_can_be_read_once() -> None:
+    table = random_rows(0, 30)
+    for evaluate in ("leave_one_out", "training"):
+        reader = table.to_reader()
+        with pytest.raises(SchemaError, match="can be read only once, but alpha_sweep counts and"):
+            alpha_sweep(fb.NaiveBayes(), reader, "y", evaluate=evaluate)
+        # Where they are counted, or others are scored, once will do.
+        counted = alpha_sweep(fb.count(table, "y"), reader, evaluate=evaluate)
+        assert counted.table == alpha_sweep(fb.NaiveBayes(), table, "y", evaluate=evaluate).table
+    held_out = alpha_sweep(fb.NaiveBayes(), table.to_reader(), "y", test=table)
+    assert held_out.table == alpha_sweep(fb.NaiveBayes(), table, "y", test=table).table
+
+
 # -- thresholds ------------------------------------------------------------------------------------
 
 

@@ -19,11 +19,15 @@ T = TypeVar("T")
 Picks: TypeAlias = "Iterable[str | int] | str | int | None"
 
 
-def several(picks: Picks) -> list[str | int]:
-    """Return picks as a list that can be read twice."""
+def several(picks: Picks, option: str = "categorical") -> list[str | int]:
+    """Return picks as a list that can be read twice; `option` is that in which they are given."""
     if picks is None:
         return []
-    return [picks] if isinstance(picks, (str, int)) else list(picks)
+    if isinstance(picks, (str, int)):
+        return [picks]
+    if not isinstance(picks, Iterable):
+        raise SchemaError(f"{option}={picks!r}: use a name, or a list of names")
+    return list(picks)
 
 
 def is_pattern(pick: Any) -> bool:
@@ -54,7 +58,7 @@ def chosen(
     apart = {*apart}
     features = [name for name in names if name not in apart] if apart else names
     known, found = {*names}, dict[str, None]()
-    for pick in several(picks):
+    for pick in several(picks, option):
         if isinstance(pick, (int, np.integer)) and not isinstance(pick, bool):
             refuse(
                 not -len(features) <= pick < len(features),
@@ -123,8 +127,8 @@ class Selection(Chooser):
     @classmethod
     def made(cls, columns: Picks, exclude: Picks, keep: Iterable[str] = ()) -> Selection | None:
         """Return a selection; None where that is all columns."""
-        taken = None if columns is None else tuple(several(columns))
-        left_out = tuple(several(exclude))
+        taken = None if columns is None else tuple(several(columns, "columns"))
+        left_out = tuple(several(exclude, "exclude"))
         if taken is None and not left_out:
             return None
         return cls(taken, left_out, tuple(dict.fromkeys(keep)))

@@ -22,6 +22,7 @@ from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.segments import Segment, Source, SourceView, combine, join, numbers, reblock
+from fastbayes.data.unify import without_dictionary
 from fastbayes.kernels import dispatch
 
 Codes = NDArray[np.int64]
@@ -121,10 +122,7 @@ class FoldsByClass(NumberedFolds):
         for segment in source.segments(BLOCK_ROWS):
             sizes[segment.index] = 0
             for rows in segment.batches():
-                column = rows.column(target)
-                if pa.types.is_dictionary(column.type):
-                    column = column.cast(column.type.value_type)
-                labels.append(column)
+                labels.append(without_dictionary(rows.column(target)))
                 sizes[segment.index] += rows.num_rows
                 if weight is not None:
                     heavy.append(_above_0(weight, rows.column(weight)))

@@ -467,12 +467,13 @@ class Renamed(SourceView):
 
 
 def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[str, list[Any]]:
-    """Return the categories that a pandas or polars frame declares for its columns.
+    """Return the categories that a pandas or polars frame, or a dict, declares for its columns.
 
     They are read off the object: a pandas CategoricalDtype or a polars Enum is a promise about
     the domain, the dictionary of an Arrow array is only an encoding. `columns` are those that
     take part; all by default.
     """
+    declared: dict[str, list[Any] | None]
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
         kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
@@ -481,6 +482,8 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
         # What `schema` gives, without the warning that a LazyFrame has to work for it.
         schema = frame.collect_schema().items()
         declared = {n: k.categories.to_list() for n, k in schema if type(k).__name__ == "Enum"}
+    elif isinstance(frame, Mapping):
+        declared = {str(name): declared_values(values) for name, values in frame.items()}
     else:
         return {}
     wanted = set(declared if columns is None else columns)
@@ -488,7 +491,12 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
 
 
 def declared_values(values: Any) -> list[Any] | None:
-    """Return the categories that a pandas or polars series declares, None where it does not."""
+    """Return the categories that a pandas or polars series declares, None where it does not.
+
+    A frame of one column is as good as a series.
+    """
+    if hasattr(type(values), "columns"):
+        return next(iter(declared_domains(values).values()), None)
     kind: Any = getattr(values, "dtype", None)
     module = type(values).__module__.partition(".")[0]
     closed = hasattr(kind, "categories") if module == "pandas" else type(kind).__name__ == "Enum"

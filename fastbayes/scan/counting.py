@@ -507,11 +507,13 @@ def count(
         )
     encoder = learning()
     groups = None if families is None else list(families)
-    joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells)
+    joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells, "cells")
     named = {"values": True, "pairs": pairs, "triples": triples, "moments": moments}
     named |= {"scatter": scatter, "cell_scatter": cell_scatter, "sketches": kinds.sketched}
     named |= {"families": groups is not None, "cells": joint is not False}
-    names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
+    names = with_companions(
+        named | dict.fromkeys(map(str, several(statistics, "statistics")), True)
+    )
     if update is not None:
         names = _of_update(update, names)
         if batch is not None:

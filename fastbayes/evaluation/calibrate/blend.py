@@ -297,7 +297,10 @@ class Blend(TableRows):
         ------
         DataError
             When workers read the rows, which have no places.
+        SchemaError
+            When the rows can be read only once.
         """
+        check_rereadable(source, SCANS)
         folds = folds_apart(source, target, self.folds, weight=weight)
         with_folds(source, folds)
         return folds
@@ -321,7 +324,6 @@ class Blend(TableRows):
         Self
             The fitted model.
         """
-        check_rereadable(opened.source, SCANS)
         limits = self.threads, self.memory_limit
         contest = ComparisonRunner(
             *(opened, self.discretize, *limits, progress), race=False, named=named

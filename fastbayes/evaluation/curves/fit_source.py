@@ -8,9 +8,9 @@ from typing import Any
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Source
+from fastbayes.data.segments import Source, check_rereadable
 from fastbayes.evaluation.calibrate.blend import Blend
-from fastbayes.evaluation.calibrate.calibration import Calibrated
+from fastbayes.evaluation.calibrate.calibration import SCANS, Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import is_array, require_labels
@@ -87,11 +87,12 @@ def fit_source(
     null_values: Sequence[str] | None = None,
     filesystem: Any = None,
     progress: Progress | None = None,
+    again: str | None = None,
 ) -> None:
     """Fit a model as its `fit` does, to data that are read as `count` reads them.
 
-    The model is a classifier of tables, one that is `Calibrated`, or a `Blend`. Raises what `count`
-    and the model's `fit` do.
+    The model is a classifier of tables, one that is `Calibrated`, or a `Blend`; `again` says what
+    is to read the rows after it, if anything. Raises what `count` and the model's `fit` do.
     """
     model._check_parameters()
     calibrated, model = model, model.unfitted() if isinstance(model, Calibrated) else model
@@ -112,6 +113,8 @@ def fit_source(
         null_values=null_values,
         filesystem=filesystem,
     )
+    if (need := again if calibrated is model else SCANS) is not None:
+        check_rereadable(opened.source, need)
     if isinstance(model, Blend):
         given = opened.source, str(opened.target), opened.weight
         opened = opened._replace(folds=model.apart(*given))

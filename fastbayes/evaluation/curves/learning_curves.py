@@ -462,9 +462,10 @@ class Arrays(NamedTuple):
         )
 
     def fitted(self, model: Any) -> Any:
-        """Return an estimator fitted to the rows."""
-        more = {} if self.weight is None else {"sample_weight": self.weight}
-        model.fit(self.X, self.y, **more)
+        """Return an estimator fitted to a copy of the rows, which it may work on in place."""
+        own = copy.deepcopy(self)
+        more = {} if own.weight is None else {"sample_weight": own.weight}
+        model.fit(own.X, own.y, **more)
         return model
 
     def scored(self, model: Any, classes: NDArray[Any]) -> Evaluator:
@@ -472,7 +473,7 @@ class Arrays(NamedTuple):
         place = {label: i for i, label in enumerate(classes.tolist())}
         proba = np.zeros((len(self.codes), len(classes)))
         proba[:, [place[label] for label in np.asarray(model.classes_).tolist()]] = (
-            model.predict_proba(self.X)
+            model.predict_proba(copy.deepcopy(self.X))
         )
         found = Evaluator(classes, ranks=False)
         found.update(proba, self.codes, self.weight)

@@ -242,7 +242,7 @@ def alpha_sweep(
         rows, as `fastbayes.count` returns them, of which `NaiveBayes` is made. The statistics of a
         model that is fitted are taken, and its rows not counted again.
     source
-        The rows, as in `fastbayes.count`.
+        The rows, as in `fastbayes.count`; of those that are counted a part will do.
     target
         Name of the class column or (n_rows,) labels; the name at counting by default.
     alphas
@@ -274,9 +274,10 @@ def alpha_sweep(
     ValueError
         When an alpha is negative, or the model has none, or learns from rows.
     SchemaError
-        When the model cannot be left one out, or does not suit the statistics.
+        When the model cannot be left one out, or does not suit the statistics; when rows that are
+        counted and scored can be read only once.
     DataError
-        When the data cannot be used, or are not the rows that were counted.
+        When the data cannot be used, or hold rows that were not counted.
 
     Examples
     --------
@@ -291,7 +292,11 @@ def alpha_sweep(
     if values[0] < 0:
         raise ValueError(f"alphas: {values[0]:g} is negative")
     stats, model = _counted(
-        model, source, target, sample_weight=sample_weight, filesystem=filesystem, progress=progress
+        *(model, source, target),
+        sample_weight=sample_weight,
+        filesystem=filesystem,
+        progress=progress,
+        again=None if method == "held_out" else "alpha_sweep counts and then scores",
     )
     params = model.get_params(deep=False)
     made = [type(model)(**params | {"alpha": alpha}) for alpha in values.tolist()]

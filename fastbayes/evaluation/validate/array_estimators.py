@@ -71,7 +71,7 @@ class HeldRows(NamedTuple):
     fold: NDArray[np.int64]
 
     def of(self, kept: NDArray[np.bool_]) -> HeldRows:
-        """Return some of the rows."""
+        """Return a copy of some of the rows."""
         weight = None if self.weight is None else self.weight[kept]
         return HeldRows(self.X[kept], self.y[kept], weight, self.fold[kept])
 
@@ -135,7 +135,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def fitted(estimator: Any, rows: HeldRows, labels: NDArray[Any]) -> Any:
-    """Return a copy of an estimator that has learned from rows.
+    """Return a copy of an estimator that has learned from rows, which it may work on in place.
 
     Raises
     ------

@@ -636,7 +636,7 @@ class ComparisonRunner:
         def fit(runner: Runner) -> list[Any]:
             rows, model, start = held[0], runner.make(), time.perf_counter()
             stage(self.progress, f"fitting {runner.name}")
-            runner.model = fitted(model, rows, self.classes)
+            runner.model = fitted(model, rows.of(rows.fold >= 0), self.classes)
             runner.fit_seconds = time.perf_counter() - start
             folds = range(len(self.stats.fold_names))
             rests = (fitted(model, rows.of(rows.fold != f), self.classes) for f in folds)

@@ -188,7 +188,8 @@ def leave_one_out(
     stats
         The statistics of the rows, as `fastbayes.count` returns them.
     source
-        The rows that were counted, as in `fastbayes.count`; of `engines` workers score them.
+        The rows that were counted, as in `fastbayes.count`, or a part of them, each of which is
+        scored by the model of all others; of `engines` workers score them.
     target
         Name of the class column or (n_rows,) labels; the name at counting by default. Rows without
         a class take no part.
@@ -214,7 +215,8 @@ def leave_one_out(
     Raises
     ------
     DataError
-        When the rows are not those that were counted.
+        When there are more rows of a class than were counted, or a value that was not counted with
+        its class.
     SchemaError
         When the model cannot be validated so, or does not suit the statistics.
 

@@ -345,7 +345,7 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
     """Yield blocks of rows, and the codes of their classes: -1 without one, None without any."""
     if not hasattr(model, "schema_"):
         X, y = split_target(X, y)
-        yield X, None if y is None else _codes(model, np.asarray(y).tolist(), 0)
+        yield X, None if y is None else _codes(model, np.asanyarray(y).tolist(), 0)
         return
     schema = model.schema_
     if y is None and (is_array(X) or schema.target is None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from fastbayes.data.memory import (
     worded,
 )
 from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.scan.packed_rows import in_memory
 from fastbayes.scan.sink import takes_absent
 
 
@@ -60,7 +61,6 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     """Return the source of training rows, its features checked against or set on the model."""
     if y is None:
         check_labels(model, y)
-    domains = declared_domains(X)
     beside: dict[str, pa.Array] = {}
     named = [str(v) for v in (y, sample_weight) if is_name(v)]
     if is_array(X) and named:
@@ -80,8 +80,6 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
     target = beside_name(y, "class")
     if not is_name(y):
         beside[target] = _labels(model, target, y)
-        if (declared := declared_values(y)) is not None:
-            domains[target] = declared
         if is_array(X):
             check_length(source.n_rows, beside[target])
     weight = None
@@ -93,8 +91,11 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
                 raise SchemaError(
                     "name a column of X instead of passing weights alongside a stream"
                 )
-            checked = check_weight(np.asarray(sample_weight), n_rows, allow_zero=not reset)
+            checked = check_weight(sample_weight, n_rows, allow_zero=not reset)
             beside[weight] = pa.array(checked)
+    domains = declared_domains(X, {*source.schema.names} - {weight})
+    if not is_name(y) and (declared := declared_values(y)) is not None:
+        domains[target] = declared
     if beside:
         source = Joined(source, beside)
     if reset and not is_array(X):
@@ -302,20 +303,24 @@ def feature_names(X: Any) -> NDArray[np.object_] | None:
 def split_target(X: Any, y: Any) -> tuple[Any, Any]:
     """Return features and target where y is the name of a column of X; else both as they came.
 
-    X is then without the column, or as it is where other columns are not read.
+    X is then without the column, or as it is where other columns are not read. What is in memory
+    becomes a table, and so does what can be read only once.
     """
     if not isinstance(y, str):
         return X, y
-    if isinstance(X, (str, os.PathLike, Mapping)):
-        source = open_source(X, columns=[y])
-        kind = source.schema.field(y).type
-        read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
-        return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
-    if not hasattr(X, "__arrow_c_stream__"):
+    if is_array(X):
         raise SchemaError(
             f"y={y!r} names a column, but X is a {type(X).__name__}, not a data frame: read it "
             "into one"
         )
+    if not hasattr(X, "__arrow_c_stream__"):
+        opened = open_source(X)
+        if opened.in_memory or not opened.rereadable:
+            return split_target(in_memory(opened), y)
+        source = open_source(X, columns=[y])
+        kind = source.schema.field(y).type
+        read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
+        return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
     frame = hasattr(X, "iloc")  # of pandas, whose index is no column
     table = X if frame else pa.table(X)
     names = [*map(str, X.columns)] if frame else table.column_names
@@ -347,6 +352,11 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         engine_opener(X) is not None,
         f"{owner} takes arrays as a whole, and workers hold these rows: compute them first, or use "
         "a model of tables, such as NaiveBayes",
+    )
+    refuse(
+        not (is_array(X) or isinstance(X, np.ndarray) or hasattr(X, "__arrow_c_stream__")),
+        f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
+        "use fastbayes.NaiveBayes, which takes files and streams",
     )
     names = feature_names(X)
     if not reset:
@@ -430,11 +440,6 @@ def _dense(X: Any, names: NDArray[np.object_] | None, owner: str) -> NDArray[Any
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
-    if array.ndim == 0 and array.dtype.kind in "OUS":  # nothing that numpy makes an array of
-        raise DataError(
-            f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
-            "use fastbayes.NaiveBayes, which takes files and streams"
-        )
     if array.ndim < 2:
         was = "scalar" if array.ndim == 0 else f"{array.ndim}D"
         raise DataError(
@@ -525,6 +530,12 @@ def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> N
         array = array.reshape(-1)
     if array.ndim != 1:
         raise DataError(f"y should be a 1d array, got an array of shape {array.shape} instead.")
+    hidden = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else np.False_
+    if hidden.any():
+        row = int(hidden.argmax())
+        raise DataError(
+            f"Input y contains NaN: row {row} is masked; leave out rows without a class."
+        )
     if array.dtype.kind == "O":
         array = _native_labels(array)
     kind = array.dtype.kind
@@ -630,6 +641,8 @@ def check_weight(
     """
     if sample_weight is None:
         return None
+    if isinstance(sample_weight, np.ma.MaskedArray):
+        sample_weight = np.ma.filled(sample_weight.astype(np.float64), np.nan)
     weight = np.asarray(sample_weight)
     if weight.ndim == 0:
         weight = np.full(n_rows, weight)

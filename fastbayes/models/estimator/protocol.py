@@ -275,7 +275,7 @@ class Estimator(HasParameters):
         if known is not None:
             check_length(predicted, known)
             y, predicted = np.asarray(y)[known], predicted[known]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+            sample_weight = None if sample_weight is None else np.asanyarray(sample_weight)[known]
         truth = check_labels(self, y, predicted)
         check_length(predicted, truth)
         weight = check_weight(sample_weight, len(truth))

@@ -20,6 +20,9 @@ Ints = NDArray[np.int64]
 MOST_LOGS = 1 << 15
 # Numbers of the tables of all features that are made at once: so many are made in no time.
 TOGETHER = 1 << 21
+PRIORS = (
+    "use None, 'empirical', 'uniform' or a list of a probability for each class, in their order"
+)
 
 
 class Smoothing:
@@ -443,11 +446,12 @@ def log_prior(
         elif class_prior == "empirical":
             prior = class_counts / total if total else np.full(k, 1.0 / k)
         else:
-            raise ValueError(
-                f"class_prior={class_prior!r}: use None, 'empirical', 'uniform' or probabilities"
-            )
+            raise ValueError(f"class_prior={class_prior!r}: {PRIORS}")
     else:
-        prior = np.asarray(class_prior, dtype=np.float64)
+        try:
+            prior = np.asarray(class_prior, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"class_prior={class_prior!r}: {PRIORS}") from error
         if prior.shape != (k,):
             raise ValueError(f"class_prior has shape {prior.shape}, but there are {k} classes")
         if not (np.isfinite(prior).all() and (prior >= 0).all()):
