@@ -31,10 +31,11 @@ from benchmarks.case import FLOOR, OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes import generate
 from fastbayes.core.batch import BLOCK_ROWS, Codes
+from fastbayes.core.threads import default_threads, in_order
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine, row_blocks
+from fastbayes.scan import row_blocks
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ def count_codes(codes: data.Coded) -> Callable[[], NDArray[np.int64]]:
     count = dispatch.load("counting.count")
     sizes, k = codes.sizes, codes.n_classes
     slots = np.concatenate([[0], np.cumsum(sizes)])
-    threads = engine.default_threads()
+    threads = default_threads()
 
     def run() -> NDArray[np.int64]:
         idle: list[NDArray[np.int64]] = []
@@ -65,7 +66,7 @@ def count_codes(codes: data.Coded) -> Callable[[], NDArray[np.int64]]:
             idle.append(counts)
 
         tasks = [codes.blocks[i : i + 8] for i in range(0, len(codes.blocks), 8)]
-        for _ in engine.in_order(some, tasks, threads):
+        for _ in in_order(some, tasks, threads):
             pass
         return sum(idle, np.zeros((slots[-1], k), np.int64))
 
@@ -135,7 +136,7 @@ def _scoring(preset: str) -> Callable[[int, Path], Work]:
         scorer = dispatch.load("scoring.log_joint").NaiveScorer(
             model.class_log_prior_, model._tables, offsets
         )
-        threads = engine.default_threads()
+        threads = default_threads()
 
         def codes() -> Floats:
             out = np.empty((rows, k))
@@ -144,7 +145,7 @@ def _scoring(preset: str) -> Callable[[int, Path], Work]:
                 piece = out[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
                 scorer.posterior(batches[block], (), piece)
 
-            for _ in engine.in_order(one, range(len(batches)), threads):
+            for _ in in_order(one, range(len(batches)), threads):
                 pass
             return out
 

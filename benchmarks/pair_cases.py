@@ -15,10 +15,11 @@ from benchmarks import data, pair_rivals, rivals
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.core.batch import BLOCK_ROWS, Codes
+from fastbayes.core.threads import default_threads, in_order
 from fastbayes.data.encode import Encoder
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine, row_blocks
+from fastbayes.scan import row_blocks
 from fastbayes.statistics.pair_counts import all_pairs
 
 BLAS, BINCOUNT = "one-hot BLAS by hand", "numpy.bincount by hand"
@@ -48,7 +49,7 @@ def count_pairs(codes: data.Coded, threads: int | None = None) -> Callable[[], N
             )
             idle.append(counts)
 
-        for _ in engine.in_order(one, codes.blocks, threads or engine.default_threads()):
+        for _ in in_order(one, codes.blocks, threads or default_threads()):
             pass
         return sum(idle, np.zeros(int(cells.sum()), np.int64))
 

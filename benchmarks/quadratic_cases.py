@@ -21,8 +21,8 @@ from benchmarks import rivals
 from benchmarks.case import OURS, Case, Claim, Work, rows_of
 from benchmarks.measure import Side
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.threads import default_threads, in_order
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine
 
 Floats = NDArray[np.float64]
 Build = Callable[[int, Path], Work]
@@ -86,7 +86,7 @@ def _scored(x: Floats, log_prior: Floats, parts: Parts, threads: int) -> Callabl
             piece = out[block * BLOCK_ROWS : (block + 1) * BLOCK_ROWS]
             scorer.posterior((), blocks[block], piece)
 
-        for _ in engine.in_order(one, range(len(blocks)), threads):
+        for _ in in_order(one, range(len(blocks)), threads):
             pass
         return out
 
@@ -132,7 +132,7 @@ def _posterior(*, shared: bool) -> Build:
         model = LinearDiscriminantAnalysis() if shared else QuadraticDiscriminantAnalysis()
         model.fit(x, classes)
         runs = {
-            OURS: _scored(x, log_prior, parts, engine.default_threads()),
+            OURS: _scored(x, log_prior, parts, default_threads()),
             NUMPY: _by_hand(x, log_prior, parts),
             SKLEARN: lambda: model.predict_proba(x),
         }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import Bytes, Coded
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.scan.engine import default_threads
+from fastbayes.core.threads import default_threads
 
 Run = Callable[[], Any]
 Floats = NDArray[np.float64]

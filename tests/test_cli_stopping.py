@@ -148,7 +148,7 @@ def interrupted(thread):
 
 threading.Thread.start = interrupted
 try:
-    list(engine.in_order(int, range(9), 2))
+    list(in_order(int, range(9), 2))
 except KeyboardInterrupt:
     print("stopped")
 """

@@ -25,7 +25,14 @@ from making import cells, cells_of, random_stream, random_table
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.core.threads import mapped, submitted, together
+from fastbayes.core.threads import (
+    default_threads,
+    in_order,
+    mapped,
+    resolved_threads,
+    submitted,
+    together,
+)
 from fastbayes.scan import engine, row_blocks
 
 ROWS = 5 * BLOCK_ROWS + 123
@@ -146,8 +153,8 @@ def test_in_order__results_come_in_the_order_of_the_items(threads: int) -> None:
         time.sleep(random.Random(i).random() / 500)
         return i * i
 
-    assert list(engine.in_order(slow_at_first, range(40), threads)) == [i * i for i in range(40)]
-    assert list(engine.in_order(slow_at_first, [], threads)) == []
+    assert list(in_order(slow_at_first, range(40), threads)) == [i * i for i in range(40)]
+    assert list(in_order(slow_at_first, [], threads)) == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -159,7 +166,7 @@ def test_in_order__read_ahead_is_bounded(threads: int) -> None:
             taken.append(i)
             yield i
 
-    results = engine.in_order(lambda i: i, items(), threads)
+    results = in_order(lambda i: i, items(), threads)
     for i, _ in enumerate(results):
         assert len(taken) <= i + threads + 3
 
@@ -179,7 +186,7 @@ def test_in_order__an_error_ends_it(threads: int, error: type[BaseException]) ->
 
     got = []
     with pytest.raises(error, match="row 7"):
-        for i in engine.in_order(fails, range(1000), threads):
+        for i in in_order(fails, range(1000), threads):
             got.append(i)
     assert got == list(range(7))
     settled = len(begun)
@@ -187,7 +194,7 @@ def test_in_order__an_error_ends_it(threads: int, error: type[BaseException]) ->
     assert sorted([*finished, 7]) == sorted(begun)  # what had begun was waited for
     time.sleep(0.02)
     assert len(begun) == settled
-    assert list(engine.in_order(str, range(3), threads)) == ["0", "1", "2"]
+    assert list(in_order(str, range(3), threads)) == ["0", "1", "2"]
 
 
 def test_in_order__what_runs_is_told_that_it_is_over() -> None:
@@ -200,7 +207,7 @@ def test_in_order__what_runs_is_told_that_it_is_over() -> None:
         return i
 
     with pytest.raises(ValueError, match="enough"):
-        for _ in engine.in_order(waits, range(100), 4, stopped):
+        for _ in in_order(waits, range(100), 4, stopped):
             raise ValueError("enough")
     assert told
     assert all(told)
@@ -218,7 +225,7 @@ def test_in_order__an_error_cancels_what_has_not_begun() -> None:
     # Item 1 holds up one worker, item 2 perhaps the other: 3 waits until it is cancelled.
     threading.Timer(0.5, free.set).start()
     with pytest.raises(DataError, match="row 0"):
-        list(engine.in_order(fails, range(100), 2))
+        list(in_order(fails, range(100), 2))
     assert begun[0] == 0
     assert set(begun) <= {0, 1, 2}
 
@@ -230,7 +237,7 @@ def test_in_order__an_error_of_the_items_ends_it(threads: int) -> None:
         raise DataError("no more")
 
     with pytest.raises(DataError, match="no more"):
-        list(engine.in_order(lambda i: i, items(), threads))
+        list(in_order(lambda i: i, items(), threads))
 
 
 @pytest.mark.parametrize("threads", [2, 5])
@@ -243,7 +250,7 @@ def test_in_order__a_consumer_that_stops_cancels_the_rest(threads: int) -> None:
         return i
 
     free.set()
-    results = engine.in_order(waits, range(1000), threads)
+    results = in_order(waits, range(1000), threads)
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
     assert len(begun) <= threads + 3
@@ -477,11 +484,11 @@ def test_pools__a_scan_inside_a_worker_of_the_same_pool(table: pa.Table) -> None
     whole = count(table)
 
     def inside(threads: int) -> bool:
-        assert engine.resolved_threads(threads) == 1
-        assert engine.default_threads() == 1
+        assert resolved_threads(threads) == 1
+        assert default_threads() == 1
         return same_bits(count(table, threads=threads), whole)
 
-    assert all(hurried(lambda: list(engine.in_order(inside, [2] * 6, 2))))
+    assert all(hurried(lambda: list(in_order(inside, [2] * 6, 2))))
 
 
 def test_pools__a_stream_that_counts_while_it_is_read(table: pa.Table) -> None:
@@ -508,16 +515,16 @@ def test_threads__default(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "LOKY_WORKER", "JOBLIB_SPAWNED_PROCESS"):
         monkeypatch.delenv(name, raising=False)
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert engine.default_threads() == allowed
-    assert engine.resolved_threads(np.int64(3)) == 3
+    assert default_threads() == allowed
+    assert resolved_threads(np.int64(3)) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert engine.default_threads() == 1
+    assert default_threads() == 1
     for value in ("", "many", "0"):
         monkeypatch.setenv("OMP_NUM_THREADS", value)
-        assert engine.default_threads() == allowed
+        assert default_threads() == allowed
     monkeypatch.setenv("LOKY_WORKER", "1")
-    assert engine.default_threads() == 1
-    assert engine.resolved_threads(4) == 4  # asked for is asked for
+    assert default_threads() == 1
+    assert resolved_threads(4) == 4  # asked for is asked for
 
 
 # Memory

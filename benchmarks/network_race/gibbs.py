@@ -23,7 +23,7 @@ from benchmarks.network_race.common import (
     rate_lines,
     short,
 )
-from fastbayes.scan.engine import default_threads
+from fastbayes.core.threads import default_threads
 
 # What is observed: three nodes in the middle, or all that have no children.
 THREE = ("BP", "EXPCO2", "HRBP")

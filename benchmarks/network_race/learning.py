@@ -30,7 +30,7 @@ from benchmarks.network_race.common import (
     without,
 )
 from benchmarks.processes import fresh
-from fastbayes.scan.engine import default_threads
+from fastbayes.core.threads import default_threads
 
 CLIMB, TABU, AGAIN = "hill climbing", "tabu", ", 20 restarts"
 SEARCHES = ((CLIMB, "hill_climb"), (TABU, "tabu"))

@@ -25,7 +25,7 @@ from benchmarks.network_race.common import (
     rate_lines,
     without,
 )
-from fastbayes.scan.engine import default_threads
+from fastbayes.core.threads import default_threads
 
 Codes = dict[str, NDArray[np.int8]]
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import FastBayesError, FastBayesWarning
+from fastbayes.core.threads import default_threads, in_order
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
-from fastbayes.scan import engine
 
 REQUIRED = ("numba", "llvmlite", "numpy", "pyarrow", "click", "tqdm")
 OPTIONAL = ("scikit-learn", "scipy", "pandas", "polars", "duckdb", "dask", "pyspark")
@@ -40,7 +40,7 @@ def show_versions() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processor": _processor(),
-        "threads": engine.default_threads(),
+        "threads": default_threads(),
         "memory": _memory(),
         **{name: _version(name) for name in (*REQUIRED, *OPTIONAL)},
         **{name: os.environ.get(name) for name in SETTINGS},
@@ -160,8 +160,8 @@ def _numbers(version: str) -> list[int]:
 
 
 def _threads_work() -> str:
-    threads = engine.default_threads()
-    total = sum(engine.in_order(lambda i: i, range(100), threads))
+    threads = default_threads()
+    total = sum(in_order(lambda i: i, range(100), threads))
     if total != 4950:
         raise RuntimeError(f"{threads} threads summed 0..99 to {total}: report it")
     limit = os.environ.get("OMP_NUM_THREADS")

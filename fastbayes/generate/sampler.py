@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.suggestions import use_one_of
-from fastbayes.scan.engine import in_order, resolved_threads
+from fastbayes.core.threads import in_order, resolved_threads
 
 
 @dataclass(frozen=True, slots=True)

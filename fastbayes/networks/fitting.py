@@ -20,7 +20,7 @@ from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.search.node_rows import ReadOptions, Wide, held, read_rows, states_of
 from fastbayes.networks.search.score import FamilyScores, ScoreRule, family_score, masks_of
 from fastbayes.networks.search.structure_search import Edges, Learned, learned
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
 
 

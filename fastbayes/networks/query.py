@@ -19,6 +19,7 @@ from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature, Schema
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder, checked_weights
 from fastbayes.data.memory import is_name, to_array
 from fastbayes.data.segments import Place, Segment, Source
@@ -31,7 +32,7 @@ from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.row_posteriors import Column, RowEvidence, RowPosteriors, columns_of
-from fastbayes.scan import engine, row_blocks
+from fastbayes.scan import row_blocks
 
 logger = logging.getLogger("fastbayes")
 
@@ -677,7 +678,7 @@ def scored(
             start += (segment.n_rows or 0) if known else 0
 
     pieces, total, lost = [out], np.zeros(len(rows.nodes), np.int64), 0
-    for some, n, unknown in engine.in_order(one, items(), engine.resolved_threads(threads)):
+    for some, n, unknown in in_order(one, items(), resolved_threads(threads)):
         pieces += some
         lost += n
         total += unknown

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
-from fastbayes.scan import engine
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 from fastbayes.scan.row_files import format_of, prepared, writing
 
 # Rows drawn from one seed sequence. Changing it changes every sample.
@@ -218,4 +218,4 @@ class SampleMixin(NetworkTables):
             ]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        return engine.in_order(drawn, range(-(-int(n) // CHUNK)), engine.resolved_threads(threads))
+        return in_order(drawn, range(-(-int(n) // CHUNK)), resolved_threads(threads))

@@ -20,6 +20,7 @@ from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
 from fastbayes.core.schema import Schema
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
 from fastbayes.data.filesource import FileSource
@@ -41,9 +42,8 @@ from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
-from fastbayes.scan.engine import Progress
 from fastbayes.scan.known_schema import options_of, parts_of
-from fastbayes.scan.request import Counter
+from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 from fastbayes.statistics.registry import wanting, with_companions
@@ -662,7 +662,7 @@ def census_of(opened: Opened, threads: int | None) -> Census:
         return done, kept, heaviest
 
     rows = opened.source.only([name for name in (opened.target, opened.weight) if name is not None])
-    found = [*engine.in_order(count, rows.segments(BLOCK_ROWS), engine.resolved_threads(threads))]
+    found = [*in_order(count, rows.segments(BLOCK_ROWS), resolved_threads(threads))]
     n_rows, kept = np.array([(0, 0), *(one[:2] for one in found)], np.int64).T
     heaviest = max((one[2] for one in found), default=0.0)
     return Census(encoder, np.cumsum(kept), bool((n_rows == kept).all()), heaviest)

@@ -21,6 +21,7 @@ from fastbayes.core.batch import BLOCK_ROWS, taken
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Feature
+from fastbayes.core.threads import resolved_threads
 from fastbayes.data.columns import Codebook
 from fastbayes.data.discretize import (
     FEW_ROWS,
@@ -37,7 +38,6 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
 from fastbayes.scan.checkpoint import CutsProgressed, KeptCuts
-from fastbayes.scan.engine import resolved_threads
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.scan.row_blocks import encoded_blocks, threads_for
 

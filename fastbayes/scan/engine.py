@@ -18,9 +18,7 @@ from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
 from fastbayes.core.text_tables import size
-from fastbayes.core.threads import default_threads as default_threads
-from fastbayes.core.threads import in_order as in_order
-from fastbayes.core.threads import resolved_threads as resolved_threads
+from fastbayes.core.threads import resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds, FoldsByColumn
 from fastbayes.data.order import sorted_values
@@ -31,23 +29,21 @@ from fastbayes.scan.budget import (
     ReadShare,
     capacity,
     check_limit,
+    default_limit,
     encoded_width,
     needs_of,
     roomy,
     total_of,
 )
-from fastbayes.scan.budget import default_limit as default_limit
 from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.dual_encoding import named_alike, named_apart
 from fastbayes.scan.fold_statistics import Crossing, with_folds_of
-from fastbayes.scan.request import Counter, Partial, ScanRequest
-from fastbayes.scan.request import Progress as Progress
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.scan.row_blocks import rows_at_once, rows_on_all
 from fastbayes.scan.segment_counts import SegmentCounts
 from fastbayes.statistics.base import Room, Statistic
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.parts import GrowingStatistics
-from fastbayes.statistics.parts import Wanted as Wanted
+from fastbayes.statistics.parts import GrowingStatistics, Wanted
 from fastbayes.statistics.registry import kind_of
 from fastbayes.statistics.value_counts import ValueCounts
 

@@ -19,11 +19,12 @@ from fastbayes.core import files
 from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes, code_type, joined, taken
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
-from fastbayes.scan import engine, row_blocks
+from fastbayes.scan import row_blocks
 from fastbayes.scan.deduplicate import SAMPLE, DistinctRows, countable, joint, repeats, summed
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 
@@ -111,7 +112,7 @@ class Reading:
                 if batch.n_rows
             ]
 
-        yield from engine.in_order(one, self.parts(), self.threads)
+        yield from in_order(one, self.parts(), self.threads)
 
     @property
     def terms(self) -> int:
@@ -194,7 +195,7 @@ class PackedRows:
             return (found for parts in self.scan(run) for found, _, _ in parts)
         if len(self.held) == 1:  # of few rows: what hands parts out would take as long as the pass
             return map(run, self.held)
-        return engine.in_order(run, self.held, self.threads)
+        return in_order(run, self.held, self.threads)
 
     def sums(self, run: Callable[[Any], Any]) -> Any:
         """Return the sum of what a pass returns, an array or a loss and an array, in order."""
@@ -286,7 +287,7 @@ class Passing(ScanRequest[PassSums]):
     def count(self, rows: Source, threads: int | None) -> Partial[PassSums]:
         """Return the sums of rows."""
         known = self.schema, self.layout, self.target, self.weight, self.class_weight
-        reading = Reading(rows, *known, engine.resolved_threads(threads), 0.0)
+        reading = Reading(rows, *known, resolved_threads(threads), 0.0)
         found = reading.passed(self.run)
         return Partial(found.n_rows if rows.n_rows is None else rows.n_rows, found)
 
@@ -403,7 +404,7 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     n, total, size = 0, 0.0, 0
     # Workers look whether the rows still fit: those that do not are not packed in vain.
     fits = [True]
-    for part in engine.in_order(lambda p: read(p, fits[0]), reading.parts(), reading.threads):
+    for part in in_order(lambda p: read(p, fits[0]), reading.parts(), reading.threads):
         n, total = n + part.n_rows, total + part.total
         sample += part.sample
         size += sum(packed.nbytes for packed in part.packed)
@@ -506,7 +507,7 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
         return found
 
     equal, template = DistinctRows(sizes), None
-    for part in engine.in_order(read, reading.parts(), reading.threads):
+    for part in in_order(read, reading.parts(), reading.threads):
         for codes, weight, n, few in part:
             template = few
             if not equal.add(codes, weight, n):

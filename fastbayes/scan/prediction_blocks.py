@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.threads import in_order
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -24,8 +25,8 @@ from fastbayes.data.segments import (
 )
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
-from fastbayes.scan.engine import Progress
 from fastbayes.scan.prediction_columns import PredictionColumns
+from fastbayes.scan.request import Progress
 from fastbayes.scan.row_files import GROUP_ROWS, Prepared, Sink, Write, prepared, writing
 
 # About so many parts at most: enough for the threads of any machine, few enough to handle.
@@ -153,7 +154,7 @@ class Predicted:
         # One thread writes what it makes before it makes more.
         gathered = self.blocks if self.threads == 1 else lambda segment: [*self.blocks(segment)]
         segments = self.source.segments(self.at_once)
-        for made in engine.in_order(gathered, segments, self.threads):
+        for made in in_order(gathered, segments, self.threads):
             for block, counts in made:
                 yield block
                 np.add(total, counts, out=total)

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from fastbayes.core import files
 from fastbayes.core.errors import DataError
 from fastbayes.core.files import sync, sync_directory, telling_full
+from fastbayes.core.threads import in_order
 from fastbayes.data.segments import Segment, Source, first_line
-from fastbayes.scan import engine
-from fastbayes.scan.engine import Progress
 from fastbayes.scan.partitioned_files import PartitionedFiles, check_number
 from fastbayes.scan.prediction_blocks import Predicted, Predicting
-from fastbayes.scan.request import Counter, Partial, ScanRequest
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
 from fastbayes.scan.row_files import SUFFIXES
 
 
@@ -107,7 +106,7 @@ class WritingParts(ScanRequest[PartsWritten]):
 
         parts, total = [], self.predicting.nothing
         numbered = enumerate(predicted.parts())
-        for part, counts in engine.in_order(write_part, numbered, predicted.threads, stopped):
+        for part, counts in in_order(write_part, numbered, predicted.threads, stopped):
             parts.append(part)
             np.add(total, counts, out=total)
             if progress is not None:

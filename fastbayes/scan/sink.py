@@ -21,14 +21,13 @@ from fastbayes.core.files import (
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
 from fastbayes.scan.delta_output import check_table, is_table, write_table
-from fastbayes.scan.engine import Progress
 from fastbayes.scan.format_types import check_types
 from fastbayes.scan.partitioned_files import check_partition_by
 from fastbayes.scan.prediction_blocks import Predicted, Predicting
 from fastbayes.scan.prediction_columns import PredictionColumns
 from fastbayes.scan.prediction_metadata import metadata_of
 from fastbayes.scan.prediction_parts import written_parts
-from fastbayes.scan.request import Counter
+from fastbayes.scan.request import Counter, Progress
 from fastbayes.scan.row_files import Prepared, format_of
 
 logger = logging.getLogger("fastbayes")

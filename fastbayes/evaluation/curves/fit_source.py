@@ -15,7 +15,7 @@ from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import is_array, require_labels
 from fastbayes.scan.counting import opened_to_learn
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 
 
 def fit(

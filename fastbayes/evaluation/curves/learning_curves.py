@@ -55,7 +55,7 @@ from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, census_of, opened_to_learn
 from fastbayes.scan.discretization import numeric_cuts
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 from fastbayes.scan.row_blocks import encoded_blocks
 from fastbayes.statistics.bundle import Statistics
 

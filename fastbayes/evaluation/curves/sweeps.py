@@ -17,6 +17,7 @@ from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Shape
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.text_tables import aligned, brief
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import figure, written
 from fastbayes.evaluation.validate.cross_validation import labelled, left_out_scores
@@ -36,8 +37,7 @@ from fastbayes.models.estimator.protocol import (
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
 from fastbayes.models.sklearn.array_rows import BLOCK_CELLS
 from fastbayes.models.sklearn.naive_bayes import BernoulliNB
-from fastbayes.scan import engine
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.feature_sums import FeatureSums
@@ -480,7 +480,7 @@ def threshold_sweep(
     like = BernoulliNB() if model is None else model
     like = fresh(like, binarize=None)
     like._check_parameters()
-    workers = engine.resolved_threads(threads)
+    workers = resolved_threads(threads)
     rows = NumberRows.checked(like, X, y, sample_weight)
     if len(rows.y) < 2 and method == "leave_one_out":
         raise DataError("leave-one-out takes two rows or more of a weight above 0")
@@ -491,14 +491,14 @@ def threshold_sweep(
         judged = NumberRows.checked(like, *test, test_weight, rows.classes)
     values = _thresholds(thresholds, rows.X)
     features = range(rows.X.shape[1])
-    found = list(engine.in_order(lambda j: _of_feature(rows, j, values), features, workers))
+    found = list(in_order(lambda j: _of_feature(rows, j, values), features, workers))
     own = np.array([cut.threshold for cut in found])
     jobs: list[tuple[Floats, Any]] = [
         (np.stack([cut.above[i] for cut in found], axis=1), t) for i, t in enumerate(values)
     ]
     jobs.append((np.stack([cut.above_own for cut in found], axis=1), own))
     judge = partial(_judged, like, rows, judged, method)
-    *figures, separate = engine.in_order(judge, jobs, workers)
+    *figures, separate = in_order(judge, jobs, workers)
     entropy = np.array([cut.entropy for cut in found])
     table = pa.table(
         {

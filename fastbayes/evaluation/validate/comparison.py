@@ -27,6 +27,7 @@ from fastbayes.core.errors import (
 from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import check_rereadable
@@ -85,10 +86,10 @@ from fastbayes.scan.counting import (
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import cuts_by_rules, learned_columns
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
-from fastbayes.scan.engine import Progress
 from fastbayes.scan.fold_statistics import training
-from fastbayes.scan.request import Counter, stage
+from fastbayes.scan.request import Counter, Progress, stage
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.parts import Wanted
 
 logger = logging.getLogger("fastbayes")
 
@@ -129,7 +130,7 @@ class CountedScans(Scans):
     def count(
         self,
         model: Classifier,
-        wanted: engine.Wanted,
+        wanted: Wanted,
         known: Schema | None = None,
         folds: Folds | None = None,
     ) -> Statistics:
@@ -838,7 +839,7 @@ class ComparisonRunner:
             besides=held,
         )
         # Ranking millions of scores takes as long as making them.
-        threads = min(share.ranking, engine.resolved_threads(self.options["threads"]))
+        threads = min(share.ranking, resolved_threads(self.options["threads"]))
 
         def entry(one: tuple[Runner, Score]) -> Entry:
             return one[0].entry(self.figures(*one), one[1].seconds)
@@ -867,7 +868,7 @@ class ComparisonRunner:
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
             done = stage(self.progress, "ranking", len(scored), "models")
-            with closing(engine.in_order(entry, scored, threads)) as made:
+            with closing(in_order(entry, scored, threads)) as made:
                 for one in made if limit is None else releasing(made):
                     entries.append(one)
                     done(1)

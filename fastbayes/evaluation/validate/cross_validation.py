@@ -38,7 +38,7 @@ from fastbayes.scan.counting import (
     with_folds,
     with_labels,
 )
-from fastbayes.scan.engine import Progress
+from fastbayes.scan.request import Progress
 from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.value_counts import ValueCounts

@@ -16,6 +16,7 @@ from fastbayes.core.allocators import release
 from fastbayes.core.batch import taken
 from fastbayes.core.errors import FastBayesError
 from fastbayes.core.picks import free_name
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.folds import Draw, Drawn, Folds, Noted, NotedFolds
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment
@@ -188,7 +189,7 @@ class Race:
         self.sample, self.loss = sample, loss
         # Each model may be dropped for each other.
         self.enough = math.log(max(n_models * (n_models - 1), 1) / ERROR)
-        self.threads = engine.resolved_threads(threads)
+        self.threads = resolved_threads(threads)
         self.standing: dict[str, Trial] = {}
         self.errors: dict[str, FastBayesError] = {}
         segments = TableSource(sample.table).segments(FIRST_ROWS)
@@ -251,7 +252,7 @@ class Race:
         while len(self._blocks) < n_blocks:
             self._keep(next(self._encoded))
         due = [(t, i) for t in self.standing.values() for i in range(len(t.losses), n_blocks)]
-        with closing(engine.in_order(self._scored, due, self.threads)) as found:
+        with closing(in_order(self._scored, due, self.threads)) as found:
             for (trial, _), scored in zip(due, found, strict=True):
                 if isinstance(scored, FastBayesError):
                     self.errors.setdefault(trial.name, scored)

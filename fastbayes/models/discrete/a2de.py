@@ -21,7 +21,7 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter
 from fastbayes.models.estimator.sampling import value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
-from fastbayes.scan import engine
+from fastbayes.scan.budget import default_limit
 from fastbayes.statistics import TripleCounts
 from fastbayes.statistics.bundle import Statistics
 
@@ -283,7 +283,7 @@ class A2DE(Averaged):
     def _check_memory(self) -> None:
         n_states = sum(int(pair.state.max()) + 1 for pair in self._pairs)
         need = 8 * n_states * int(self._cells.offsets[-1]) * len(self.classes_)
-        limit = engine.default_limit() if self.memory_limit is None else self.memory_limit
+        limit = default_limit() if self.memory_limit is None else self.memory_limit
         if need > limit:
             over = "half of this machine's memory" if self.memory_limit is None else "memory_limit"
             raise MemoryLimitError(

@@ -24,7 +24,7 @@ from fastbayes.networks.infer.scorer import Network, NetworkScorer
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.networks.search.score import ScoreRule
 from fastbayes.networks.search.structure_search import SEARCHES, learned_parents
-from fastbayes.scan import engine
+from fastbayes.scan.budget import default_limit
 from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.cell_counts import CellCounts
@@ -415,7 +415,7 @@ def _coded(
     names = schema.names
     sizes = dict(zip(names, found.values.shape.sizes.tolist(), strict=True))
     each = sum(1 if sizes[n] < 256 else 2 if sizes[n] < 65536 else 4 for n in nodes) + 1
-    limit = engine.default_limit() if model.memory_limit is None else int(model.memory_limit)
+    limit = default_limit() if model.memory_limit is None else int(model.memory_limit)
     room = limit // (2 * each)
 
     def read(_: Segment, blocks: Iterator[tuple[Any, Any]]) -> list[pa.RecordBatch]:

@@ -31,6 +31,7 @@ from fastbayes.models.estimator.smoothing import Smoothing, log_likelihood
 from fastbayes.models.estimator.unavailable import unavailable
 from fastbayes.models.logistic.minimise import newton
 from fastbayes.scan import engine
+from fastbayes.scan.budget import default_limit
 from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows, rereadable
 from fastbayes.statistics.bundle import Statistics
 
@@ -194,7 +195,7 @@ class WeightedNaiveBayes(Classifier):
         )
         encoder = scans.learning(cuts=scans.cuts)
         assert encoder.target is not None
-        limit = engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+        limit = default_limit() if self.memory_limit is None else int(self.memory_limit)
         share = engine.share_of(scans.source, self.threads, self.memory_limit)
         reading = Reading(
             source=share.source,

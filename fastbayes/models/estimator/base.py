@@ -53,8 +53,10 @@ from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.packed_rows import in_memory, rereadable
+from fastbayes.scan.request import Progress
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.parts import Wanted
 
 # Rows of a block for which the work of beginning one is nothing.
 LEAST_ROWS = 4_096
@@ -312,7 +314,7 @@ class Scans:
     cuts: dict[str, NDArray[np.float64]] | None
     unlabelled: list[pa.RecordBatch]
     first: bool  # not a later batch
-    progress: engine.Progress | None = None
+    progress: Progress | None = None
     besides: Callable[[], int] = int  # tells bytes within the memory limit that are held
     n_rows: int | None = None  # about how many there are, where they have been counted
     last: bool = False  # no later batch will be learned by the model
@@ -320,7 +322,7 @@ class Scans:
     def count(
         self,
         model: Classifier,
-        wanted: engine.Wanted,
+        wanted: Wanted,
         known: Schema | None = None,
         folds: Folds | None = None,
     ) -> Statistics:
@@ -586,7 +588,7 @@ class Classifier(TableRows):
         learning: Callable[..., Encoder],
         *,
         first: bool = True,
-        progress: engine.Progress | None = None,
+        progress: Progress | None = None,
     ) -> Scans:
         """Return scans over a source, once it is known where its numeric columns are cut."""
         cuts = None

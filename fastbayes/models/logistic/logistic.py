@@ -25,6 +25,7 @@ from fastbayes.core.layout import Layout
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema, labels
 from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.threads import resolved_threads
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.inputs import open_training
@@ -51,6 +52,7 @@ from fastbayes.models.logistic.logistic_fit import (
 )
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
 from fastbayes.scan import engine
+from fastbayes.scan.budget import default_limit
 from fastbayes.scan.packed_rows import Pass, Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
@@ -585,7 +587,7 @@ class LogisticRegression(Classifier):
         else:
             layout = layout_of(whole, pairs)
         weight = self._class_weights(whole)
-        limit = engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+        limit = default_limit() if self.memory_limit is None else int(self.memory_limit)
         self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
         if self.standard_errors:
             check_wald(layout, first=scans.first)
@@ -803,7 +805,7 @@ class LogisticRegression(Classifier):
             target=opened.target,
             weight=opened.weight,
             class_weight=self._class_weights(self.statistics_),
-            threads=engine.resolved_threads(self.threads),
+            threads=resolved_threads(self.threads),
             limit=0.0,
         )
         theta = c.theta(layout)

@@ -34,7 +34,7 @@ from fastbayes.models.numeric.covariance import (
     spherical,
     whitening,
 )
-from fastbayes.scan import engine
+from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
 
 MOST = 5  # names that are listed
@@ -394,7 +394,7 @@ class GaussianBayes(Discriminant, Classifier):
         learning: Callable[..., Encoder],
         *,
         first: bool = True,
-        progress: engine.Progress | None = None,
+        progress: Progress | None = None,
     ) -> Scans:
         for feature, book in learning().features:
             if book is not None:

@@ -14,6 +14,7 @@ from fastbayes.core.batch import BLOCK_ROWS, Batch, Codes
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Shape, labels
+from fastbayes.core.threads import default_threads, in_order
 from fastbayes.models.estimator.log_space import Floats, row_argmax, row_max, row_sum, settle
 from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
 from fastbayes.models.estimator.parameters import fitted
@@ -27,7 +28,6 @@ from fastbayes.models.estimator.protocol import (
 )
 from fastbayes.models.estimator.unavailable import when_fitted
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic
-from fastbayes.scan import engine
 from fastbayes.statistics import ValueCounts
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
@@ -265,8 +265,8 @@ def in_segments(function: Callable[[slice], T], X: Any) -> Iterator[T]:
         n_rows, n_features = X.shape
         rows = min(4 * BLOCK_ROWS, max(BLOCK_ROWS // 4, SEGMENT_CELLS // n_features))
         segments = [slice(start, start + rows) for start in range(0, n_rows, rows)]
-    threads = engine.default_threads() if len(segments) > 1 else 1
-    return engine.in_order(function, segments, threads)
+    threads = default_threads() if len(segments) > 1 else 1
+    return in_order(function, segments, threads)
 
 
 def code_counts(stats: Statistics) -> ArrayStatistics:

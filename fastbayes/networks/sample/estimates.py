@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import DataError, MemoryLimitError, warn
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
 from fastbayes.networks.infer import inference
 from fastbayes.networks.sample.blankets import Compiled, compiled, steps_of
 from fastbayes.networks.sample.starts import Bools, Forward, certain_cells, starts
-from fastbayes.scan import engine
 
 # Batches of all chains together, about; of a chain no more than the root of its draws.
 BATCHES = 256
@@ -275,7 +275,7 @@ def gibbs_of_groups(
         return counts.transpose(1, 0, 2)
 
     counts = np.concatenate(
-        list(engine.in_order(sampled, range(0, chains, LANES), engine.resolved_threads(threads)))
+        list(in_order(sampled, range(0, chains, LANES), resolved_threads(threads)))
     )
     hits = counts.sum(axis=1)
     certain = certain_cells(coded, evidence, asked, hits.sum(axis=0))
@@ -457,7 +457,7 @@ def weighting_of_groups(
 
     entropy = np.random.SeedSequence(seed).entropy
     highest, sums = -np.inf, np.zeros((2, cells))
-    for largest, some in engine.in_order(drawn, range(chunks), engine.resolved_threads(threads)):
+    for largest, some in in_order(drawn, range(chunks), resolved_threads(threads)):
         if largest == -np.inf:
             continue
         top = max(highest, largest)

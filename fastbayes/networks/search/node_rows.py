@@ -19,6 +19,7 @@ from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.picks import Chooser, Picks, several, unknown_column
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.memory import Joined, is_name
 from fastbayes.data.segments import Segment, Source
@@ -26,12 +27,12 @@ from fastbayes.data.source import open_source
 from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine, row_blocks
+from fastbayes.scan.budget import default_limit
 from fastbayes.scan.counting import Opened, declared, opened_to_learn
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
-from fastbayes.scan.engine import Progress
-from fastbayes.scan.request import Counter
+from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 
@@ -144,7 +145,7 @@ class ReadOptions:
     @property
     def limit(self) -> int:
         """Bytes for rows and counts."""
-        return engine.default_limit() if self.memory_limit is None else int(self.memory_limit)
+        return default_limit() if self.memory_limit is None else int(self.memory_limit)
 
     def scan(
         self,
@@ -307,7 +308,7 @@ class ReadOptions:
             sizes = {
                 n: len(values) for n, values in states_of(self.counted(data, nodes, [])).items()
             }
-            copies = 8.0 * (engine.resolved_threads(self.threads) + 1)
+            copies = 8.0 * (resolved_threads(self.threads) + 1)
             need = {v: copies * math.prod(sizes[n] for n in some) for v, some in families.items()}
             wide: list[str] = []
             for node in sorted(need, key=lambda n: -need[n]):
@@ -521,10 +522,10 @@ def _read_here(
     columns = [np.empty(n_rows or 0, kind) for kind in kinds]
     weight = np.empty(n_rows or 0) if stats.weighted else None
     kept, heavy, total, left_out = 0, 0, 0.0, 0
-    for some, its, incomplete in engine.in_order(
+    for some, its, incomplete in in_order(
         lambda read: read(),
         _scan(opened, stats.schema),
-        engine.resolved_threads(reading.threads),
+        resolved_threads(reading.threads),
     ):
         n = len(some[0])
         total += n if its is None else float(its.sum())

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import code_type
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.core.suggestions import did_you_mean, use_one_of
+from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats, Ints
 from fastbayes.networks.search.node_rows import CompleteRows, Read
-from fastbayes.scan import engine
 from fastbayes.scan.deduplicate import Columns
 
 SCORES = ("mdl", "aic", "bdeu", "k2", "loglik")
@@ -199,7 +199,7 @@ class FamilyScores:
 
     def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
-        self.threads = engine.resolved_threads(rows.reading.threads)
+        self.threads = resolved_threads(rows.reading.threads)
         # Every worker has a set of tables, some wait to be added up, and one is the sum.
         self.room = max(rows.reading.limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
@@ -479,7 +479,7 @@ class FamilyScores:
         """Return tables, end to end, and where each stands."""
         places = Places.of(requests, [self._width(r.base) for r in requests], self.sizes)
         counts = np.zeros(places.bounds[-1], np.float64 if self.rows.weighted else np.int64)
-        for some in engine.in_order(
+        for some in in_order(
             partial(self._part, requests, places), self._parts(len(counts)), self.threads
         ):
             counts += some

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import MemoryLimitError
+from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats
 from fastbayes.networks.search.score import FamilyScores, members
-from fastbayes.scan import engine
 
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
@@ -557,7 +557,7 @@ def _sums(scores: FamilyScores, most: int, largest: float) -> Floats:
         ess = float(scores.rule.ess)
         write(codes, rows.sizes, weight, prefix, first, most, largest, offsets, ess, out)
 
-    for _ in engine.in_order(one, range(1 << first), scores.threads):
+    for _ in in_order(one, range(1 << first), scores.threads):
         pass
     return out
 
