@@ -137,7 +137,7 @@ def test_stop__while_generating(tmp_path: Path) -> None:
 
 INTERRUPTED_START = """
 import threading
-from fastbayes.scan import engine
+from fastbayes.core.threads import in_order
 
 start = threading.Thread.start
 
