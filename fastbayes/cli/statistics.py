@@ -161,8 +161,8 @@ def count(
         raise click.UsageError("--discretize goes without --update and --schema, which say that")
     if schema is not None:
         options["schema"] = statistics_from(schema)
-    if update and Path(output).exists():
-        options["update"] = statistics_from(output)
+    if update:
+        options["update"] = statistics_from(output) if Path(output).exists() else True
     files = source = files_of(data[0] if len(data) == 1 else [*data], options)
     if isinstance(files, fb.Files) and files.on_error != "stop":
         options["on_error"] = "skip"
@@ -373,7 +373,7 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
         "bytes": stats.nbytes,
         "counts": {name: _count(part) for name, part in stats.parts.items()},
         **({"folds": len(stats.folds)} if stats.folds else {}),
-        "source": [*(file.path for file in stats.ledger), *stats.provenance],
+        "source": [*(p for file in stats.ledger for p in file.paths), *stats.provenance],
     }
 
 

@@ -297,7 +297,7 @@ def count(
     progress: Progress | None = None,
     statistics: Iterable[str] = (),
     schema: Statistics | None = None,
-    update: Statistics | None = None,
+    update: Statistics | bool | None = None,
     batch: str | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
@@ -394,9 +394,11 @@ def count(
         take, so that what is counted adds to them and to all that were counted so.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
-        added. They are recognised by `Statistics.ledger`. With `batch` it is other rows that are
-        added, unless they are in. Where rows have weights, `sample_weight` says what the new ones
-        are.
+        added. They are recognised by `Statistics.ledger`: files with the same bytes are copies,
+        which count once, in whatever partition they are; a warning names them. True where nothing
+        was counted yet: without it copies among the files count, each by its path. With `batch` it
+        is other rows that are added, unless they are in. Where rows have weights, `sample_weight`
+        says what the new ones are.
     batch
         A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
         ledger, by which `update` and `merge` know the rows again.
@@ -451,6 +453,8 @@ def count(
         )
     if batch is not None and not (isinstance(batch, str) and batch):
         raise ValueError(f"batch={batch!r}: give the rows a name, or None")
+    if update is not None and not isinstance(update, (bool, Statistics)):
+        raise ValueError(f"update={update!r}: use statistics, or True where there are none yet")
     as_before = {
         "domains": domains,
         "categorical": categorical,
@@ -461,7 +465,7 @@ def count(
         "dates": dates,
         "null_values": null_values,
     }
-    if update is not None:
+    if isinstance(update, Statistics):
         if schema is not None or folds is not None or checkpoint is not None:
             raise ValueError("update goes without schema, folds and checkpoint")
         refuse(
@@ -515,20 +519,21 @@ def count(
     named |= {"scatter": scatter, "cell_scatter": cell_scatter, "sketches": kinds.sketched}
     named |= {"families": groups is not None, "cells": joint is not False}
     names = with_companions(named | dict.fromkeys(map(str, several(statistics)), True))
-    if update is not None:
-        names = _of_update(update, names)
-        if batch is not None:
-            if update.ledger.of(batch_of(batch).digest) is not None:
-                return update
-        elif not isinstance(opened, FileSource):
+    counted = Ledger()
+    if isinstance(update, Statistics):
+        names, counted = _of_update(update, names), update.ledger
+        if batch is not None and counted.of(batch_of(batch).digest) is not None:
+            return update
+    if update and batch is None:
+        if not isinstance(opened, FileSource):
             raise DataError(
                 f"{opened.description}: an update tells new rows by files, or by a name; pass "
                 "paths, or name the rows (batch)"
             )
-        elif (new := opened.without(update.ledger)) is None:
+        new = opened.without(counted)
+        if new is None and isinstance(update, Statistics):
             return update
-        else:
-            opened = new
+        opened = new or opened
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(names, "bins"):
         to_cut = encoder, discretize
@@ -578,7 +583,7 @@ def count(
         if isinstance(joint, list):
             options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
         wanted = {name: options.get(name, {}) for name in names}
-        if update is not None:
+        if isinstance(update, Statistics):
             wanted = parts_of(update)
         kept = None
         if keeper is not None:
@@ -595,7 +600,7 @@ def count(
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
     if batch is not None:
         stats = replace(stats, ledger=Ledger([batch_of(batch)]))
-    return stats if update is None else update + stats
+    return update + stats if isinstance(update, Statistics) else stats
 
 
 def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:
