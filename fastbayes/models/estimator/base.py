@@ -636,7 +636,7 @@ class Classifier(TableRows):
         self, stats: Statistics, rows: list[pa.RecordBatch], weight: str | None
     ) -> Statistics:
         if stats.dropped_rows:
-            logger.info("%d rows without a class were left out", stats.dropped_rows)
+            logger.info("%s rows without a class were left out", stats.dropped_rows)
         return stats
 
     def _suited(self, stats: Any) -> Statistics:
