@@ -211,6 +211,10 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
     whole = fb.count(lake, "y")
     with pytest.raises(fb.SchemaError, match="hold no pairs; count all files again with pairs"):
         fb.count(lake, "y", update=whole, pairs=True)
+    with pytest.raises(
+        fb.SchemaError, match=r"hold no families; .* again with families=\[\.\.\.\]"
+    ):
+        fb.count(lake, "y", update=whole, families=[("a",)])
     with pytest.raises(ValueError, match="without schema"):
         fb.count(lake, "y", update=whole, schema=whole)
     with pytest.raises(ValueError, match=r"columns=.*leave it out"):
@@ -227,6 +231,48 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
     part = fb.count(fb.engines.part(lake, 1, 7), "y")
     with pytest.raises(fb.DataError, match="only some of its row groups"):
         fb.count(lake, "y", update=part)
+
+
+OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"null_values": ["NA", "-"]}, {"null_values": ["NA"]}),
+    ({"missing": "category"}, {"missing": "drop"}),
+    ({"exclude": "n"}, {"exclude": ["a"]}),
+    ({"exclude": ["n*"]}, {"exclude": [0]}),
+    ({"columns": ["a", "n"]}, {"columns": ["a"]}),
+    ({"columns": ["a", "y"]}, {"columns": ["a", "n"]}),
+    ({"columns": "[an]"}, {"columns": "z*"}),
+    ({"categorical": ["n"]}, {"categorical": ["q"]}),
+    ({"categorical": ["a"]}, {"categorical": ["n"]}),
+    ({"domains": {"a": [*"zwvu"], "y": [*"qp"]}}, {"domains": {"a": [*"zwv"]}}),
+    ({"dates": {"t": "month"}}, {"dates": {"t": ["month", "hour"]}}),
+    ({"dates": {"t": ["hour", "number"]}}, {"dates": {"t": "number"}}),
+]
+
+
+@pytest.mark.parametrize(("options", "others"), OPTIONS, ids=str)
+def test_update__takes_options_that_say_the_same(
+    tmp_path: Path, options: dict[str, Any], others: dict[str, Any]
+) -> None:
+    """The first command of a job and all after it are the same."""
+
+    def night(i: int) -> None:
+        rng = np.random.default_rng(i)
+        rows: dict[str, Any] = {name: rng.choice([*"uvw"], 40) for name in "am"}
+        rows |= {"n": rng.integers(0, 3, 40), "y": rng.choice(["p", "q"], 40)}
+        if "dates" in options:
+            rows["t"] = rng.integers(0, 10**6, 40).astype("datetime64[s]")
+        pq.write_table(pa.table(rows), tmp_path / f"{i}.parquet")
+
+    night(0)
+    first = fb.count(tmp_path, "y", **options)
+    night(1)
+    second = fb.count(tmp_path, "y", update=first, **options)
+    assert second.allclose(fb.count(tmp_path, "y", **options))
+    assert fb.count(tmp_path, "y", update=second, **options) is second
+    part = fb.count(tmp_path / "1.parquet", "y", schema=first, **options)
+    assert fb.merge([first, part]).allclose(second)
+    with pytest.raises(ValueError, match=f"{next(iter(others))}=.*leave it out"):
+        fb.count(tmp_path, "y", update=first, **others)
 
 
 def test_part__refusals_say_what_to_do(lake: Path) -> None:

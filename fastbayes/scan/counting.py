@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +45,7 @@ from fastbayes.scan.known_schema import options_of, parts_of
 from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
-from fastbayes.statistics.registry import wanting, with_companions
+from fastbayes.statistics.registry import option_of, wanting, with_companions
 
 logger = logging.getLogger("fastbayes")
 
@@ -83,12 +82,6 @@ def open_labelled(
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     return with_labels(opened, target, sample_weight)
-
-
-def option_of(name: str) -> str:
-    """Return how `count` is asked for a statistic."""
-    named = name in inspect.signature(count).parameters
-    return f"{name}=True" if named else f"statistics=[{name!r}]"
 
 
 def with_labels(
@@ -391,7 +384,8 @@ def count(
         Names of further statistics to count, of those that are registered.
     schema
         Statistics whose columns, declared values, cut points and treatment of missing values to
-        take, so that what is counted adds to them and to all that were counted so.
+        take, so that what is counted adds to them and to all that were counted so. Options that
+        say the same may be given again.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
         added. They are recognised by `Statistics.ledger`: files with the same bytes are copies,
@@ -477,7 +471,7 @@ def count(
         refuse(
             update.weighted and sample_weight is None,
             "the statistics to update hold weights of rows, and new rows would weigh 1: name the "
-            "column of their weights (sample_weight, --weight)",
+            "column of their weights (sample_weight)",
             SchemaError,
         )
         schema = update

@@ -32,6 +32,7 @@ from fastbayes.statistics import (
     ValueCounts,
 )
 from fastbayes.statistics.folded import arrays_in_file, folds_together, parts_from, without
+from fastbayes.statistics.registry import option_of
 from fastbayes.statistics.table import dropped_of, from_table, to_table
 
 T = TypeVar("T", bound=Statistic)
@@ -126,7 +127,9 @@ class Statistics:
 
     def _part(self, name: str) -> Statistic:
         if name not in self.parts:
-            raise SchemaError(f"these statistics hold no {name}; count again with {name}=True")
+            raise SchemaError(
+                f"these statistics hold no {name}; count again with {option_of(name)}"
+            )
         return self.parts[name]
 
     @property

@@ -48,13 +48,13 @@ from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
-from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.registry import option_of
 
 # Rows of a block for which the work of beginning one is nothing.
 LEAST_ROWS = 4_096
