@@ -24,6 +24,7 @@ from fastbayes.cli.options import (
     STDIN,
     TARGET,
     THREADS,
+    check_file,
     files_of,
     folds,
     given,
@@ -151,7 +152,7 @@ def count(
     """
     # A job that is run again once it is complete must not fail.
     again = options["checkpoint"] is not None and not force and Path(output).exists()
-    check_target(output, force=force or update or again)
+    check_file(output, *data, schema, force=force or update or again)
     if STDIN in data and (update or part):
         flag = "--update" if update else "--part"
         raise click.UsageError(f"{flag} goes with files, not with standard input (-)")

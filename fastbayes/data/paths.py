@@ -109,6 +109,15 @@ class Listing:
         return [file.origin for file in now if file.origin not in self._there]
 
 
+def local_paths(name: str) -> list[str]:
+    """Return the paths of files of this machine that a name stands for; itself, if of none."""
+    if scheme_of(name) not in (None, "file"):
+        return []
+    with suppress(DataError):
+        return [file.path for file in _resolve(name, None, {}, False)]
+    return [name]
+
+
 class FoundFiles(NamedTuple):
     """The files that paths name.
 
