@@ -287,3 +287,26 @@ def test_without_a_target() -> None:
     both = stats + counted({"x": ["r"]}, None)
     assert both.values.of(0).tolist() == [[1], [2], [1]]
     assert both - counted({"x": ["r"]}, None) == stats
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("moments", {"moments": True}),
+        ("pairs", {"pairs": True}),
+        ("triples", {"triples": True}),
+        ("scatter", {"scatter": True}),
+        ("cells", {"cells": True}),
+        ("cell_scatter", {"cell_scatter": True}),
+        ("sketches", {"numeric": "kde"}),
+        ("families", {"families": [...]}),
+    ],
+)
+def test_a_part_that_is_not_held__says_how_to_count_it(name: str, remedy: dict[str, Any]) -> None:
+    table = {"a": [*"ppqq"], "b": [*"uvuv"], "z": [1.5, 2.0, 0.5, 1.0], "y": [*"stst"]}
+    said = ", ".join(f"{key}={value!r}" for key, value in remedy.items())
+    with pytest.raises(fb.SchemaError, match="count again with ") as raised:
+        getattr(fb.count(table, "y", moments=False), name)
+    assert str(raised.value).endswith(f"count again with {said.replace('Ellipsis', '...')}")
+    how = {"families": [("a", "b")]} if name == "families" else remedy
+    assert getattr(fb.count(table, "y", **how), name) is not None

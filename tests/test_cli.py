@@ -529,3 +529,31 @@ def test_logs__are_set_back_after_a_command(data: Path) -> None:
     run("-v", "inspect", data)
     after = (list(logger.handlers), logger.level, warnings.showwarning, warnings.filters[:])
     assert after == before
+
+
+def test_no_command_replaces_what_it_reads(tmp_path: Path) -> None:
+    data, s, m = tmp_path / "a.csv", tmp_path / "s.fbs", tmp_path / "m.fb"
+    data.write_text("a,b,y\nu,p,1\nv,q,0\nu,q,1\nv,p,1\n")
+    run("count", data, "--target", "y", "-o", s)
+    run("fit", "--statistics", s, "-o", m)
+    link = tmp_path / "link.csv"
+    link.symlink_to(data)
+    before = {path: path.read_bytes() for path in (data, s, m)}
+    for words, out in (
+        (("fit", data, "--target", "y"), data),
+        (("fit", data, "--target", "y"), link),
+        (("fit", tmp_path / "*.csv", "--target", "y"), data),
+        (("fit", "--statistics", s), s),
+        (("count", data, "--target", "y"), data),
+        (("count", data, "--target", "y", "--schema", s), s),
+        (("predict", m, data, "--format", "csv"), m),
+        (("predict", m, data), data),
+        (("network", "learn", data), data),
+    ):
+        said = run(*words, "-o", out, "--force", code=None)
+        assert said.exit_code != 0
+        if words[:2] != ("network", "learn"):  # its output is named for its format first
+            assert "is what is read, which the output would replace" in said.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    run("count", data, "--target", "y", "--update", "-o", s)
+    run("fit", data, "--target", "y", "-o", m, "--force")

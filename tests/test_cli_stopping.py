@@ -220,3 +220,19 @@ def test_bar__counts_every_row(
         "generate": ("generate", "--preset", "cat", "--rows", 150_000, "-o", tmp_path / "g"),
     }[command])  # fmt: skip
     assert sum(steps) == 150_000
+
+
+def test_ctrl_c_during_the_imports_is_no_traceback() -> None:
+    code = """
+import os, runpy, signal, sys
+
+class Stopping:
+    def find_spec(self, name, *_):
+        if name == "fastbayes.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Stopping())
+runpy.run_module("fastbayes", run_name="__main__")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")

@@ -171,10 +171,50 @@ def test_update__a_copy_is_left_out_and_named(lake: Path, caplog: Any) -> None:
     assert "copy.parquet has the same bytes as" in caplog.text
 
 
+def test_update__copies_count_once_whenever_they_arrive(lake: Path, caplog: Any) -> None:
+    """Together, one after another, and where there is nothing yet to update."""
+    once, some = fb.count(lake, "y"), fb.count(lake / "0.parquet", "y")
+    day = lake / "day=9"
+    day.mkdir()
+    for path in (lake / "1-copy.parquet", lake / "3-copy.parquet", day / "1.parquet"):
+        path.write_bytes((lake / f"{path.name[0]}.parquet").read_bytes())
+    for update in (some, True):
+        caplog.clear()
+        found = fb.count(lake, "y", update=update, exclude="day" if update is True else None)
+        assert found.allclose(once)
+        assert caplog.text.count("which is in the statistics: left out") == 3
+        assert fb.count(lake, "y", update=found) is found
+    with pytest.raises(fb.DataError, match="pass paths"):
+        fb.count(rows_of_day(0), "y", update=True)
+    with pytest.raises(ValueError, match=r"update='s\.fbs': use statistics"):
+        fb.count(lake, "y", update="s.fbs")  # type: ignore[arg-type]
+
+
+def test_update__copies_that_count_by_their_paths_are_in(lake: Path, caplog: Any) -> None:
+    copied = lake / "1-copy.parquet"
+    copied.write_bytes((lake / "1.parquet").read_bytes())
+    whole = fb.count(lake, "y")
+    assert whole.n_rows == 300
+    assert fb.count(lake, "y", update=whole) is whole
+    assert not caplog.text
+    copied.rename(lake / "moved.parquet")
+    assert fb.count(lake, "y", update=whole) is whole
+    (lake / "moved.parquet").unlink()
+    with pytest.raises(fb.DataError, match=r"1-copy\.parquet is gone, and its rows"):
+        fb.count(lake, "y", update=whole)
+    pq.write_table(rows_of_day(7), copied)
+    with pytest.raises(fb.DataError, match=r"1-copy\.parquet changed since"):
+        fb.count(lake, "y", update=whole)
+
+
 def test_update__refusals_say_what_to_do(lake: Path) -> None:
     whole = fb.count(lake, "y")
     with pytest.raises(fb.SchemaError, match="hold no pairs; count all files again with pairs"):
         fb.count(lake, "y", update=whole, pairs=True)
+    with pytest.raises(
+        fb.SchemaError, match=r"hold no families; .* again with families=\[\.\.\.\]"
+    ):
+        fb.count(lake, "y", update=whole, families=[("a",)])
     with pytest.raises(ValueError, match="without schema"):
         fb.count(lake, "y", update=whole, schema=whole)
     with pytest.raises(ValueError, match=r"columns=.*leave it out"):
@@ -191,6 +231,48 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
     part = fb.count(fb.engines.part(lake, 1, 7), "y")
     with pytest.raises(fb.DataError, match="only some of its row groups"):
         fb.count(lake, "y", update=part)
+
+
+OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"null_values": ["NA", "-"]}, {"null_values": ["NA"]}),
+    ({"missing": "category"}, {"missing": "drop"}),
+    ({"exclude": "n"}, {"exclude": ["a"]}),
+    ({"exclude": ["n*"]}, {"exclude": [0]}),
+    ({"columns": ["a", "n"]}, {"columns": ["a"]}),
+    ({"columns": ["a", "y"]}, {"columns": ["a", "n"]}),
+    ({"columns": "[an]"}, {"columns": "z*"}),
+    ({"categorical": ["n"]}, {"categorical": ["q"]}),
+    ({"categorical": ["a"]}, {"categorical": ["n"]}),
+    ({"domains": {"a": [*"zwvu"], "y": [*"qp"]}}, {"domains": {"a": [*"zwv"]}}),
+    ({"dates": {"t": "month"}}, {"dates": {"t": ["month", "hour"]}}),
+    ({"dates": {"t": ["hour", "number"]}}, {"dates": {"t": "number"}}),
+]
+
+
+@pytest.mark.parametrize(("options", "others"), OPTIONS, ids=str)
+def test_update__takes_options_that_say_the_same(
+    tmp_path: Path, options: dict[str, Any], others: dict[str, Any]
+) -> None:
+    """The first command of a job and all after it are the same."""
+
+    def night(i: int) -> None:
+        rng = np.random.default_rng(i)
+        rows: dict[str, Any] = {name: rng.choice([*"uvw"], 40) for name in "am"}
+        rows |= {"n": rng.integers(0, 3, 40), "y": rng.choice(["p", "q"], 40)}
+        if "dates" in options:
+            rows["t"] = rng.integers(0, 10**6, 40).astype("datetime64[s]")
+        pq.write_table(pa.table(rows), tmp_path / f"{i}.parquet")
+
+    night(0)
+    first = fb.count(tmp_path, "y", **options)
+    night(1)
+    second = fb.count(tmp_path, "y", update=first, **options)
+    assert second.allclose(fb.count(tmp_path, "y", **options))
+    assert fb.count(tmp_path, "y", update=second, **options) is second
+    part = fb.count(tmp_path / "1.parquet", "y", schema=first, **options)
+    assert fb.merge([first, part]).allclose(second)
+    with pytest.raises(ValueError, match=f"{next(iter(others))}=.*leave it out"):
+        fb.count(tmp_path, "y", update=first, **others)
 
 
 def test_part__refusals_say_what_to_do(lake: Path) -> None:
@@ -252,6 +334,12 @@ def test_commands__every_day_what_is_new(lake: Path, tmp_path: Path) -> None:
     assert answer(*daily)["rows"] == 240
     assert before == (out.stat().st_mtime_ns, out.read_bytes())
     assert fb.Statistics.load(out).allclose(fb.count(lake, "y"))
+    (lake / "copy.parquet").write_bytes((lake / "1.parquet").read_bytes())
+    assert "1.parquet, which is in the statistics: left out" in run(*daily).stderr
+    first = answer(*daily[:-1], tmp_path / "first.fbs")
+    assert (first["rows"], len(first["source"])) == (240, 4)
+    plain = answer("count", lake, "--target", "y", "-o", tmp_path / "plain.fbs")
+    assert (plain["rows"], len(plain["source"])) == (300, 5)
     pq.write_table(rows_of_day(8), lake / "0.parquet")
     assert "0.parquet changed since it was counted" in fails(*daily, folder=tmp_path)
 

@@ -189,6 +189,27 @@ def test_merge__refuses_a_copy_by_any_name(tmp_path: Path) -> None:
     assert sorted(file.runs[0][1] for file in twice.ledger) == [1.0, 2.0]
     assert fb.merge([twice], minus=[copied]).n_rows == 14
     assert twice.allclose(first + copied)
+    names = ["day-0.parquet", "renamed.parquet"]
+    (both,) = [file for file in twice.ledger if file.copies]
+    assert [Path(path).name for path in both.paths] == names
+    assert files_of(fb.merge([twice], minus=[first])) == names[1:]
+    assert files_of(fb.merge([twice], minus=[copied])) == files_of(first)
+    assert not any(file.copies for file in (twice - copied).ledger)
+
+
+def test_count__names_copies_that_count(tmp_path: Path) -> None:
+    paths = days(tmp_path / "d", 2)
+    shutil.copy(paths[0], tmp_path / "d" / "copy.parquet")
+    stats = fb.count(tmp_path / "d", "y")
+    assert stats.n_rows == 21
+    found = [path for file in stats.ledger for path in file.paths]
+    assert sorted(Path(path).name for path in found) == [
+        "copy.parquet",
+        *files_of(fb.count(paths, "y")),
+    ]
+    assert [*fb.Statistics.from_bytes(stats.to_bytes()).ledger] == [*stats.ledger]
+    shares = fb.count(fb.engines.Paths(tmp_path / "d", map, 5), "y")
+    assert sorted(shares.ledger) == sorted(stats.ledger)
 
 
 def test_merge__takes_row_groups_apart(tmp_path: Path) -> None:
@@ -284,6 +305,7 @@ def test_merge_command__slides(tmp_path: Path) -> None:
         json.dumps([[NAMES[0], "p", -(2**70), None, [[1, 1.0]]]]).encode(),
         json.dumps([[NAMES[0], "p", 1, None, [[0, 1.0]]]]).encode(),
         json.dumps([[NAMES[0], "p", 1, None, [[1, float("nan")]]]]).encode(),
+        json.dumps([[NAMES[0], "p", 1, None, [[1, 1.0]], [7]]]).encode(),
         json.dumps([[NAMES[0], 7, 1, None, [[1, 1.0]]]]).encode(),
         b"\xff",
         b"[" * 100_000,

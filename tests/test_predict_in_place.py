@@ -68,4 +68,4 @@ def test_command__names_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("d.csv", "parts"):
         said = fails("predict", "m.fb", name, "-o", name, "--force", folder=tmp_path)
         assert said.startswith(f"Error: {name} ")
-        assert said.endswith("which predictions would replace; name another place")
+        assert said.endswith("which the output would replace; name another place")

@@ -288,7 +288,9 @@ def test_delta__force_makes_a_version(
     assert (len(old), old.column_names) == (ROWS, ["id", "prediction"])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(fb.DataError, match="is not empty"):
+    with pytest.raises(
+        fb.DataError, match=r"not empty, and no Delta table: name another directory$"
+    ):
         fb.predict_to(model, table, tmp_path / "mine", format="delta", force=True)
 
 

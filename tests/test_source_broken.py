@@ -90,6 +90,19 @@ class TestPaths:
         with says(FileFormatError, "d/e is empty"):
             open_source("d")
 
+    def test_empty_json_lines_are_no_rows_among_others(self, folder: Path) -> None:
+        """A file without a line is what writers make of no rows; its columns nobody knows."""
+        os.mkdir("d")
+        for name in ("d/a.jsonl", "d/c.ndjson"):
+            Path(name).touch()
+        with says(FileFormatError, "d/a.jsonl is empty (0 bytes)"):
+            open_source("d")
+        Path("d/b.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
+        assert open_source("d").schema.names == ["x"]
+        Path("d/d.csv").touch()
+        with says(FileFormatError, "d/d.csv is empty (0 bytes)"):
+            open_source("d")
+
     def test_mixed_formats(self, folder: Path) -> None:
         pq.write_table(TABLE, "a.parquet")
         pa.csv.write_csv(TABLE, "b.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -228,6 +229,54 @@ def test_group_by__weights(connection: Any) -> None:
     result = grouped(connection, "bfis", "y", "sum(w)")
     stats = fb.Statistics.from_table(result, target="y", types=TYPES)
     assert stats.allclose(fb.count(GROUP, "y", categorical=["f", "i"], sample_weight="w"))
+
+
+def test_group_by__weights_of_rows_without_a_class_add_and_subtract() -> None:
+    """Nobody knows of how many rows a sum of weights is: it stays one."""
+
+    def day(weight: float) -> fb.Statistics:
+        columns = {"class": ["n", "p", None], "feature": ["c"] * 3, "value": ["a", "b", "a"]}
+        return fb.Statistics.from_table(pa.table({**columns, "n": [1.5, 1.0, weight]}))
+
+    parts = [day(weight) for weight in (0.75, 0.1, 0.2, 1.0)]
+    total = sum(parts[1:], parts[0])
+    assert parts[0].dropped_rows == 0.75
+    assert total.dropped_rows == pytest.approx(2.05)
+    left = total
+    for part in reversed(parts):
+        left = left - part
+    assert left.dropped_rows == 0
+    with pytest.raises(fb.DataError, match=r"-0\.25 rows without a class"):
+        parts[0] - parts[3]
+    for again in (
+        fb.Statistics.from_table(parts[0].to_table()),
+        fb.Statistics.from_bytes(parts[0].to_bytes()),
+    ):
+        assert again == parts[0]
+        assert again.dropped_rows == 0.75
+
+
+@pytest.mark.parametrize("dropped", [-1, "2", True, float("inf"), float("nan"), None])
+def test_a_header_of_no_rows_without_a_class_is_refused(dropped: Any) -> None:
+    stats = fb.count({"x": ["a"], "y": ["p"]}, "y")
+    header, arrays = stats.state()
+    with pytest.raises(fb.FileFormatError, match="do not fit together"):
+        fb.Statistics.from_state({**header, "dropped_rows": dropped}, arrays, "f")
+    table = stats.to_table()
+    said = json.loads(table.schema.metadata[b"fastbayes"]) | {"dropped_rows": dropped}
+    with pytest.raises(fb.DataError, match="do not fit together"):
+        fb.Statistics.from_table(
+            table.replace_schema_metadata({"fastbayes": json.dumps(said).encode()})
+        )
+
+
+@pytest.mark.parametrize(
+    "columns", [("feature", "value"), ("feature_a", "value_a", "feature_b", "value_b")]
+)
+def test_group_by__of_no_rows(columns: tuple[str, ...]) -> None:
+    texts = {name: pa.array([], pa.string()) for name in ("class", *columns)}
+    stats = fb.Statistics.from_table(pa.table({**texts, "n": pa.array([], pa.int64())}))
+    assert (stats.n_rows, stats.schema.names, len(stats.schema.classes)) == (0, (), 0)
 
 
 def test_group_by__of_a_large_table(connection: Any) -> None:

@@ -35,6 +35,7 @@ from fastbayes.cli.options import (
     ModelCommand,
     ModelOption,
     candidates_named,
+    check_file,
     defaulted,
     files_of,
     folds,
@@ -55,7 +56,7 @@ from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import MOST, blended, calibration, fields, learned, listed, plain, say, show
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.files import check_target
+from fastbayes.core.files import check_apart
 from fastbayes.core.text_tables import cell, lines_of
 from fastbayes.data.pipes import FORMATS
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -139,7 +140,7 @@ def fit(
     """
     if (data is None) == (statistics is None):
         raise click.UsageError("Give either DATA with --target, or --statistics FILE.", ctx)
-    check_target(output, force=force)
+    check_file(output, data, statistics, force=force)
     source = files_of(data, options)
     reading = {name: options.pop(name) for name in READ}
     options["discretize"] = of_columns(options["discretize"], columns, exclude)
@@ -308,6 +309,8 @@ def predict(
         target, where["format"] = sys.stdout.buffer, format or "csv"
     try:
         check_output(target, **where, force=options["force"])
+        if output != STDOUT:
+            check_apart(output, filter(None, (model, loss)))
     except SchemaError as error:
         raise click.UsageError(str(error)) from error
     options |= {**where, "proba": proba == "all" or proba or False}

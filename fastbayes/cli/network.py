@@ -23,6 +23,7 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
+    check_file,
     defaulted,
     files_of,
     listing,
@@ -35,7 +36,6 @@ from fastbayes.cli.options import (
 from fastbayes.cli.progress import bar
 from fastbayes.cli.show import fields, listed, say, show, table
 from fastbayes.core.errors import DataError, refuse
-from fastbayes.core.files import check_target
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
 from fastbayes.networks.formats import format_of
@@ -273,7 +273,7 @@ def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) ->
 
     Numbers, whole ones too, are cut into bins (--discretize), or named in --categorical.
     """
-    check_target(output, force=force)
+    check_file(output, data, force=force)
     options["discretize"] = of_columns(
         options["discretize"], options["columns"], options["exclude"]
     )
@@ -434,7 +434,7 @@ def sample(
 
     The same seed draws the same rows.
     """
-    check_target(output, force=force)
+    check_file(output, network, force=force)
     held = network_from(network)
     given = observed(held, evidence)
     with bar("drawing", rows) as progress:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import click
@@ -18,10 +19,12 @@ import fastbayes as fb
 from fastbayes.cli.help import COMMON, BriefCommand, Option, given_to
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.files import check_apart, check_target
 from fastbayes.core.picks import Picks, Selection
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.files import ON_ERROR
 from fastbayes.data.filesource import SCHEMA_MODES
+from fastbayes.data.paths import local_paths
 from fastbayes.data.pipes import Pipe
 from fastbayes.models.estimator.parameters import Parameter, is_number
 from fastbayes.models.registry import by_name, candidates
@@ -335,6 +338,13 @@ def output(help: str, check: Callable[[str], object] = a_path, *, required: bool
         help=help,
         **COMMON,
     )
+
+
+def check_file(target: str, *read: str | None, force: bool) -> None:
+    """Raise DataError unless a file may be written, and is none that these names stand for."""
+    check_target(target, force=force)
+    names = [name for name in read if name is not None and name != STDIN]
+    check_apart(target, chain.from_iterable(map(local_paths, names)))
 
 
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.", **COMMON)

@@ -51,11 +51,18 @@ def _said(ctx: click.Context, found: re.Match[str]) -> str:
 
 
 def _options(ctx: click.Context, name: str) -> Iterator[tuple[str, click.Option]]:
-    """Yield the options for a parameter, those of this command first, and how to call others."""
+    """Yield the options for a parameter, and how to call those of other commands.
+
+    Those of this command come first, then those of its module, which make the files that it reads.
+    """
     root = ctx.find_root()
     others = [("", ctx)]
     if isinstance(root.command, click.Group):
-        commands = root.command.commands.items()
+        module = getattr(ctx.command.callback, "__module__", None)
+        commands = sorted(
+            root.command.commands.items(),
+            key=lambda of: getattr(of[1].callback, "__module__", None) != module,
+        )
         others += [(f"{n} ", click.Context(c, root, n)) for n, c in commands if c != ctx.command]
     for where, each in others:
         for option in each.command.get_params(each):

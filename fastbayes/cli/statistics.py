@@ -24,6 +24,7 @@ from fastbayes.cli.options import (
     STDIN,
     TARGET,
     THREADS,
+    check_file,
     files_of,
     folds,
     given,
@@ -151,7 +152,7 @@ def count(
     """
     # A job that is run again once it is complete must not fail.
     again = options["checkpoint"] is not None and not force and Path(output).exists()
-    check_target(output, force=force or update or again)
+    check_file(output, *data, schema, force=force or update or again)
     if STDIN in data and (update or part):
         flag = "--update" if update else "--part"
         raise click.UsageError(f"{flag} goes with files, not with standard input (-)")
@@ -161,8 +162,8 @@ def count(
         raise click.UsageError("--discretize goes without --update and --schema, which say that")
     if schema is not None:
         options["schema"] = statistics_from(schema)
-    if update and Path(output).exists():
-        options["update"] = statistics_from(output)
+    if update:
+        options["update"] = statistics_from(output) if Path(output).exists() else True
     files = source = files_of(data[0] if len(data) == 1 else [*data], options)
     if isinstance(files, fb.Files) and files.on_error != "stop":
         options["on_error"] = "skip"
@@ -373,7 +374,7 @@ def _statistics(stats: fb.Statistics) -> dict[str, Any]:
         "bytes": stats.nbytes,
         "counts": {name: _count(part) for name, part in stats.parts.items()},
         **({"folds": len(stats.folds)} if stats.folds else {}),
-        "source": [*(file.path for file in stats.ledger), *stats.provenance],
+        "source": [*(p for file in stats.ledger for p in file.paths), *stats.provenance],
     }
 
 

@@ -469,6 +469,35 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
     _check_target(path, real_path(path), force)
 
 
+def check_apart(path: str | os.PathLike[str], read: Iterable[str]) -> None:
+    """Raise unless no file that is read would be replaced.
+
+    Parameters
+    ----------
+    path
+        The target, a file or a directory.
+    read
+        Paths of files that are read.
+
+    Raises
+    ------
+    DataError
+        When the target is one of them, or holds one.
+    """
+    name, target = os.fspath(path), real_path(path)
+    for file in read if target.exists() else ():
+        found = Path(os.path.realpath(file))
+        refuse(
+            target == found,
+            f"{name} is what is read, which the output would replace; name another place",
+        )
+        refuse(
+            target in found.parents,
+            f"{name} holds {file}, which is read, and which the output would replace; name another "
+            "place",
+        )
+
+
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Raise unless `path` may become a directory of parts.
 

@@ -33,6 +33,7 @@ class CountedFile(NamedTuple):
     size      bytes; a batch has none
     modified  ns since 1970, if known
     runs      how often its row groups were counted; a file without row groups is one
+    copies    paths of files with the same bytes that were counted besides
     """
 
     digest: str
@@ -40,6 +41,18 @@ class CountedFile(NamedTuple):
     size: int
     modified: int | None
     runs: Runs
+    copies: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where it was, and its copies that were counted."""
+        return self.path, *self.copies
+
+    def at(self, paths: Sequence[str]) -> CountedFile:
+        """Return the entry of a file and copies at these paths."""
+        path, *copies = paths
+        modified = self.modified if path == self.path else None
+        return self._replace(path=path, modified=modified, copies=tuple(copies))
 
     @property
     def is_batch(self) -> bool:
@@ -59,6 +72,8 @@ class Ledger:
         for file in files:
             before = held.pop(file.digest, file._replace(runs=()))
             if runs := together(before.runs, file.runs, factor):
+                if before.paths != file.paths and overlap(before.runs, file.runs):
+                    before = before.at(_paths(before, file, factor))
                 held[file.digest] = before._replace(runs=runs)
 
     def _with(self, other: Ledger, factor: float) -> Ledger:
@@ -115,7 +130,9 @@ class Ledger:
 
     def to_array(self) -> NDArray[np.uint8]:
         """Return the ledger as bytes of JSON, (n_bytes,)."""
-        return np.frombuffer(json.dumps([*self]).encode(), np.uint8)
+        # Earlier versions read entries without copies.
+        entries = [file if file.copies else file[:-1] for file in self]
+        return np.frombuffer(json.dumps(entries).encode(), np.uint8)
 
     @classmethod
     def from_array(cls, data: NDArray[np.uint8]) -> Ledger:
@@ -134,18 +151,28 @@ class Ledger:
             raise ValueError(f"the ledger is none ({error})") from error
 
 
-def _checked(digest: Any, path: Any, size: Any, modified: Any, runs: Any) -> CountedFile:
+def _paths(before: CountedFile, file: CountedFile, factor: float) -> Sequence[str]:
+    """Return the paths of copies of which the rows of some are added, or taken out."""
+    if factor > 0:
+        return [*dict.fromkeys(before.paths + file.paths)]
+    return [path for path in before.paths if path not in file.paths] or before.paths
+
+
+def _checked(
+    digest: Any, path: Any, size: Any, modified: Any, runs: Any, copies: Any = ()
+) -> CountedFile:
     sizes = [size, 0 if modified is None else modified, *(n for n, _ in runs)]
     sound = (
         isinstance(digest, str)
         and _DIGEST.fullmatch(digest)
-        and isinstance(path, str)
+        and all(isinstance(each, str) for each in (path, *copies))
         and all(type(n) is int and -(2**63) <= n < 2**63 for n in sizes)
         and all(n > 0 and type(t) in (int, float) and math.isfinite(t) for n, t in runs)
     )
     if not sound:
         raise ValueError("an entry of the ledger is none")
-    return CountedFile(digest, path, size, modified, tuple((n, float(t)) for n, t in runs))
+    times = tuple((n, float(t)) for n, t in runs)
+    return CountedFile(digest, path, size, modified, times, tuple(copies))
 
 
 def _beside(a: Runs, b: Runs) -> Iterator[tuple[int, float, float]]:

@@ -6,6 +6,7 @@ import copy
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -268,7 +269,7 @@ class FileSource(Source):
         return self._of(left)
 
     def without(self, ledger: Ledger) -> FileSource | None:
-        """Return the files that are not in a ledger; None where all are.
+        """Return the files that are not in a ledger, of copies the first; None where all are.
 
         Raises
         ------
@@ -276,33 +277,37 @@ class FileSource(Source):
             When a file that was counted is gone, is another one now, or was counted in part.
         """
         counted = {(file.path, file.size, file.modified): file.digest for file in ledger}
-        here = [(reader, self._digest(reader, counted)) for reader in self._readers]
-        there, paths = {digest for _, digest in here}, {r.file.origin for r, _ in here}
+        readers, digest_of = self._readers, partial(self._digest, known=counted)
+        here = [*zip(readers, in_order(digest_of, readers, _threads_for(readers)), strict=True)]
+        there = Counter(digest for _, digest in here)
+        paths = {reader.file.origin: digest for reader, digest in here}
         for file in ledger:
-            if file.digest not in there and not file.is_batch:
-                why = "changed since it was counted" if file.path in paths else "is gone"
+            if there[file.digest] < len(file.paths) and not file.is_batch:
+                lost = next(path for path in file.paths if paths.get(path) != file.digest)
+                why = "changed since it was counted" if lost in paths else "is gone"
                 raise DataError(
-                    f"{file.path} {why}, and its rows are in the statistics; count anew, or take "
-                    "its old rows out first"
+                    f"{lost} {why}, and its rows are in the statistics; count anew, or take its "
+                    "old rows out first"
                 )
+        # By their digests: paths whose rows are in, or will be.
+        entered = {file.digest: file.paths for file in ledger}
         new = []
         for reader, digest in here:
+            origin = reader.file.origin
             held = ledger.of(digest)
-            if held is None and reader.n_rows != 0:
-                new.append(reader)
-                continue
-            if held is None:
-                continue
-            if not all(times for _, times in held.runs):
+            if held is not None and not all(times for _, times in held.runs):
                 raise DataError(
-                    f"{reader.file.origin}: only some of its row groups are in the statistics; "
-                    "count anew"
+                    f"{origin}: only some of its row groups are in the statistics; count anew"
                 )
-            if held.path != reader.file.origin and held.path in paths:
+            if digest not in entered:
+                if reader.n_rows != 0:
+                    new.append(reader)
+                    entered[digest] = (origin,)
+            elif origin not in entered[digest] and entered[digest][0] in paths:
                 log.warning(
                     "%s has the same bytes as %s, which is in the statistics: left out",
-                    reader.file.origin,
-                    held.path,
+                    origin,
+                    entered[digest][0],
                 )
         return self._of(new) if new else None
 

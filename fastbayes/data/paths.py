@@ -109,6 +109,15 @@ class Listing:
         return [file.origin for file in now if file.origin not in self._there]
 
 
+def local_paths(name: str) -> list[str]:
+    """Return the paths of files of this machine that a name stands for; itself, if of none."""
+    if scheme_of(name) not in (None, "file"):
+        return []
+    with suppress(DataError):
+        return [file.path for file in _resolve(name, None, {}, False)]
+    return [name]
+
+
 class FoundFiles(NamedTuple):
     """The files that paths name.
 
@@ -136,8 +145,9 @@ def find_files(
     or "_" are ignored), a glob (`**` too), or a URI of one of these. With `partitions` directories
     `key=value` are columns: those below what is named, and those that lead to it, one after
     another. `storage_options` are those of the file system that a URI names. `on_error` gets the
-    error of each file that is empty or not recognised, which is left out then. Raises DataError
-    for a path that does not exist, is empty or matches nothing.
+    error of each file that is empty or not recognised, which is left out then; an empty one of JSON
+    lines has no rows, and is left out where there are others. Raises DataError for a path that does
+    not exist, is empty or matches nothing.
     """
     listed = [source] if isinstance(source, str | os.PathLike) else list(source)
     for item in listed:
@@ -165,6 +175,9 @@ def find_files(
             f"{one[1].origin} is {one[0]} but {two[1].origin} is {two[0]}; name the files of one "
             "format, for instance by a glob"
         )
+    # JSON lines without a line are rows of no columns: nothing, beside others.
+    files = [file for file in files if file.size] or files
+    _check_bytes(files[0])
     count = f" ({len(files)} files)" if len(files) > 1 else ""
     more = ", ..." if len(listed) > 1 else ""
     return FoundFiles(files, f"{names[0]}{more}{count}", listing)
@@ -323,17 +336,14 @@ def _under(base: str, name: str) -> str:
 
 def _with_format(file: DataFile) -> DataFile:
     """Tell the format by the extension, otherwise by the first bytes."""
-    refuse(
-        file.size == 0,
-        f"{file.origin} is empty (0 bytes); write it again or leave it out",
-        FileFormatError,
-    )
     name = file.path.rpartition("/")[2].lower()
     stem, _, last = name.rpartition(".")
     compression = COMPRESSIONS.get(last)
     if compression:
         last = stem.rpartition(".")[2]
     kind = FORMATS.get(last)
+    if kind != "json" or compression:
+        _check_bytes(file)
     if kind is None:
         with reading(file.origin):
             kind, compression = _sniff(file, compression)
@@ -343,6 +353,14 @@ def _with_format(file: DataFile) -> DataFile:
         FileFormatError,
     )
     return replace(file, format=kind, compression=compression)
+
+
+def _check_bytes(file: DataFile) -> None:
+    refuse(
+        file.size == 0,
+        f"{file.origin} is empty (0 bytes); write it again or leave it out",
+        FileFormatError,
+    )
 
 
 def _sniff(file: DataFile, compression: str | None) -> tuple[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +45,7 @@ from fastbayes.scan.known_schema import options_of, parts_of
 from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
-from fastbayes.statistics.registry import wanting, with_companions
+from fastbayes.statistics.registry import option_of, wanting, with_companions
 
 logger = logging.getLogger("fastbayes")
 
@@ -83,12 +82,6 @@ def open_labelled(
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
     return with_labels(opened, target, sample_weight)
-
-
-def option_of(name: str) -> str:
-    """Return how `count` is asked for a statistic."""
-    named = name in inspect.signature(count).parameters
-    return f"{name}=True" if named else f"statistics=[{name!r}]"
 
 
 def with_labels(
@@ -294,7 +287,7 @@ def count(
     progress: Progress | None = None,
     statistics: Iterable[str] = (),
     schema: Statistics | None = None,
-    update: Statistics | None = None,
+    update: Statistics | bool | None = None,
     batch: str | None = None,
 ) -> Statistics:
     """Read the data once into statistics from which every model can be had.
@@ -388,12 +381,15 @@ def count(
         Names of further statistics to count, of those that are registered.
     schema
         Statistics whose columns, declared values, cut points and treatment of missing values to
-        take, so that what is counted adds to them and to all that were counted so.
+        take, so that what is counted adds to them and to all that were counted so. Options that
+        say the same may be given again.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
-        added. They are recognised by `Statistics.ledger`. With `batch` it is other rows that are
-        added, unless they are in. Where rows have weights, `sample_weight` says what the new ones
-        are.
+        added. They are recognised by `Statistics.ledger`: files with the same bytes are copies,
+        which count once, in whatever partition they are; a warning names them. True where nothing
+        was counted yet: without it copies among the files count, each by its path. With `batch` it
+        is other rows that are added, unless they are in. Where rows have weights, `sample_weight`
+        says what the new ones are.
     batch
         A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
         ledger, by which `update` and `merge` know the rows again.
@@ -448,6 +444,8 @@ def count(
         )
     if batch is not None and not (isinstance(batch, str) and batch):
         raise ValueError(f"batch={batch!r}: give the rows a name, or None")
+    if update is not None and not isinstance(update, (bool, Statistics)):
+        raise ValueError(f"update={update!r}: use statistics, or True where there are none yet")
     as_before = {
         "domains": domains,
         "categorical": categorical,
@@ -458,7 +456,7 @@ def count(
         "dates": dates,
         "null_values": null_values,
     }
-    if update is not None:
+    if isinstance(update, Statistics):
         if schema is not None or folds is not None or checkpoint is not None:
             raise ValueError("update goes without schema, folds and checkpoint")
         refuse(
@@ -470,7 +468,7 @@ def count(
         refuse(
             update.weighted and sample_weight is None,
             "the statistics to update hold weights of rows, and new rows would weigh 1: name the "
-            "column of their weights (sample_weight, --weight)",
+            "column of their weights (sample_weight)",
             SchemaError,
         )
         schema = update
@@ -514,20 +512,21 @@ def count(
     names = with_companions(
         named | dict.fromkeys(map(str, several(statistics, "statistics")), True)
     )
-    if update is not None:
-        names = _of_update(update, names)
-        if batch is not None:
-            if update.ledger.of(batch_of(batch).digest) is not None:
-                return update
-        elif not isinstance(opened, FileSource):
+    counted = Ledger()
+    if isinstance(update, Statistics):
+        names, counted = _of_update(update, names), update.ledger
+        if batch is not None and counted.of(batch_of(batch).digest) is not None:
+            return update
+    if update and batch is None:
+        if not isinstance(opened, FileSource):
             raise DataError(
                 f"{opened.description}: an update tells new rows by files, or by a name; pass "
                 "paths, or name the rows (batch)"
             )
-        elif (new := opened.without(update.ledger)) is None:
+        new = opened.without(counted)
+        if new is None and isinstance(update, Statistics):
             return update
-        else:
-            opened = new
+        opened = new or opened
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(names, "bins"):
         to_cut = encoder, discretize
@@ -577,7 +576,7 @@ def count(
         if isinstance(joint, list):
             options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
         wanted = {name: options.get(name, {}) for name in names}
-        if update is not None:
+        if isinstance(update, Statistics):
             wanted = parts_of(update)
         kept = None
         if keeper is not None:
@@ -594,7 +593,7 @@ def count(
     stats = replace(stats, provenance=(*stats.provenance, *left_out))
     if batch is not None:
         stats = replace(stats, ledger=Ledger([batch_of(batch)]))
-    return stats if update is None else update + stats
+    return update + stats if isinstance(update, Statistics) else stats
 
 
 def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:

@@ -40,6 +40,11 @@ def check_table(path: str | os.PathLike[str], *, force: bool = False) -> None:
             "force=True, which makes a new version",
         )
     else:
+        target = real_path(path)
+        refuse(
+            target.is_dir() and any(target.iterdir()),
+            f"{os.fspath(path)} is not empty, and no Delta table: name another directory",
+        )
         check_directory(path)
 
 

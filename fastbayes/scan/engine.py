@@ -267,7 +267,7 @@ def scan(
     return result
 
 
-def _check_classes(encoder: Encoder, rows: int, dropped: int, *, classless: bool) -> None:
+def _check_classes(encoder: Encoder, rows: int, dropped: float, *, classless: bool) -> None:
     if rows and dropped == rows and not classless:
         raise DataError(
             f"column {encoder.template.target!r} is null in all {rows} rows: there is no "
@@ -472,7 +472,7 @@ def _scanned(
     provenance = [*([] if source.versions else [source.description]), *source.notes]
     if kept is not None:
         done, rows, start, _ = kept
-        dropped, provenance = start.dropped_rows, list(start.provenance)
+        dropped, provenance = int(start.dropped_rows), list(start.provenance)
         encoder.know(start.schema)
         total.held = dict(start.aligned(encoder.schema()).parts)
         if progress is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from fastbayes.core.date_parts import named_parts
+from fastbayes.core.domains import domain
+from fastbayes.core.picks import Selection, several
 from fastbayes.core.schema import Schema
 from fastbayes.data.memory import is_name
 from fastbayes.statistics.bundle import Statistics
@@ -33,23 +37,24 @@ def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, 
     Raises
     ------
     ValueError
-        When an option is given that the schema stands for, or another target.
+        When an option is given that says something else than the schema, or another target.
     """
     if (target is None or is_name(target)) and target != schema.target:
         raise ValueError(
             f"target={target!r}: the statistics that say how to count have the target "
             f"{schema.target!r}; count without them, or with that"
         )
-    for name, default in DEFAULTS.items():
-        if given[name] is not default and given[name] != default:
-            raise ValueError(
-                f"{name}={given[name]!r}: the statistics that say how to count fix that; leave it "
-                "out, or count without them"
-            )
     own = [feature for feature in schema.features if feature.cuts is None]
     domains = {f.name: f.values.to_pylist() for f in own if f.declared and f.values is not None}
     if schema.classes_declared and schema.target is not None:
         domains[schema.target] = schema.classes.to_pylist()
+    for name, default in DEFAULTS.items():
+        value = given[name]
+        if value is not default and value != default and not _says(schema, domains, name, value):
+            raise ValueError(
+                f"{name}={value!r}: the statistics that say how to count fix that; leave it out, "
+                "or count without them"
+            )
     return {
         "domains": domains,
         # of a column of booleans nobody doubts it, and as texts they would be others; one without
@@ -66,6 +71,36 @@ def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, 
         "dates": schema.parts,
         "null_values": list(schema.null_values),
     }
+
+
+def _says(schema: Schema, domains: Mapping[str, list[Any]], name: str, value: Any) -> bool:
+    """Return whether a schema, with these declared values, says the same as an option.
+
+    Of columns it knows those that take part, by whose names and patterns picks are held against
+    them: what an index stands for, nobody knows.
+    """
+    if name == "missing":
+        return bool(value == schema.missing)
+    if name == "null_values":
+        return {*several(value)} == {*schema.null_values}
+    if name == "domains":
+        return all(domain(of, v).to_pylist() == domains.get(of) for of, v in value.items())
+    if name == "dates":
+        held = {of: [part.part for part in parts] for of, parts in schema.parts.items()}
+        return all(held.get(of) == named_parts(asked) for of, asked in value.items())
+    if name not in ("columns", "exclude", "categorical"):
+        return False  # learned cut points are none that were asked for
+    picks, columns = several(value), schema.columns
+    known = [f.name for f in schema.categorical if f.cuts is None]
+    found = {pick: [c for c in columns if c in Selection((pick,))] for pick in picks}
+    if not all(isinstance(pick, str) for pick in picks):
+        return False
+    if name == "exclude":
+        return not any(found.values())
+    if name == "categorical":
+        return all(names and {*names} <= {*known} for names in found.values())
+    every = all(found[pick] for pick in found if pick != schema.target)
+    return every and {*columns} == {c for names in found.values() for c in names}
 
 
 def parts_of(stats: Statistics) -> dict[str, dict[str, Any]]:

@@ -14,11 +14,10 @@ from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.core.files import (
     atomic,
     atomic_directory,
+    check_apart,
     check_directory,
     check_target,
-    real_path,
 )
-from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
 from fastbayes.scan.delta_output import check_table, is_table, write_table
 from fastbayes.scan.format_types import check_types
@@ -164,7 +163,7 @@ def predict_to(
         filesystem=filesystem,
     )
     if isinstance(path, str | os.PathLike):
-        _check_apart(opened, path)
+        check_apart(path, opened.local_files())
     if copied is not None:
         log_rest(rest, opened.description)
     copied = rest if copied is None else copied
@@ -320,23 +319,6 @@ def check_output(
     )
     (check_directory if parts else check_target)(path, force=force)
     return kind, parts
-
-
-def _check_apart(rows: Source, path: str | os.PathLike[str]) -> None:
-    """Raise DataError where predictions would replace files that are read."""
-    target = real_path(path)
-    for read in rows.local_files() if target.exists() else ():
-        found = Path(os.path.realpath(read))
-        refuse(
-            target == found,
-            f"{os.fspath(path)} is what is read, which predictions would replace; name another "
-            "place",
-        )
-        refuse(
-            target in found.parents,
-            f"{os.fspath(path)} holds {read}, which is read, and which predictions would replace; "
-            "name another place",
-        )
 
 
 def _check_workers(rows: Any, name: str, kind: str, *, parts: bool) -> None:

@@ -225,6 +225,8 @@ class Statistic:
     # What it is called in files and in messages.
     name: ClassVar[str]
     title: ClassVar[str]
+    # How `count` is asked for it, where it has a parameter of its own; else by its name.
+    option: ClassVar[str] = ""
     # How a memory limit names the work, and the columns that need the most of it.
     work: ClassVar[str] = "counting"
     most: ClassVar[str] = "{numbers:,} numeric columns need {bytes:,} bytes,"

@@ -32,7 +32,8 @@ from fastbayes.statistics import (
     ValueCounts,
 )
 from fastbayes.statistics.folded import arrays_in_file, folds_together, parts_from, without
-from fastbayes.statistics.table import from_table, to_table
+from fastbayes.statistics.registry import option_of
+from fastbayes.statistics.table import dropped_of, from_table, to_table
 
 T = TypeVar("T", bound=Statistic)
 
@@ -64,7 +65,8 @@ class Statistics:
         (`ClassScatter`), "cells" (`CellCounts`), "cell_scatter" (`CellScatter`),
         "sketches" (`ClassSketches`).
     dropped_rows
-        Rows left out because their class is missing.
+        Rows left out because their class is missing; where `from_table` is given sums of weights,
+        of which nobody knows of how many rows they are, their weight.
     provenance
         Where the counts came from that are not of files, and what was left out; ignored by `==`.
     folds
@@ -90,7 +92,7 @@ class Statistics:
 
     schema: Schema
     parts: Mapping[str, Statistic]
-    dropped_rows: int = 0
+    dropped_rows: float = 0
     provenance: tuple[str, ...] = field(default=())
     folds: tuple[Statistics, ...] = field(default=())
     fold_names: tuple[str, ...] = field(default=())
@@ -125,7 +127,9 @@ class Statistics:
 
     def _part(self, name: str) -> Statistic:
         if name not in self.parts:
-            raise SchemaError(f"these statistics hold no {name}; count again with {name}=True")
+            raise SchemaError(
+                f"these statistics hold no {name}; count again with {option_of(name)}"
+            )
         return self.parts[name]
 
     @property
@@ -221,6 +225,9 @@ class Statistics:
             return NotImplemented
         mine, theirs = self._matched(other)
         dropped = self.dropped_rows - other.dropped_rows
+        # Of rows it is a whole number, of weights it may be off by rounding.
+        if isinstance(dropped, float) and abs(dropped) <= 1e-9 * self.dropped_rows:
+            dropped = 0
         if dropped < 0:
             raise DataError(
                 f"there would be {dropped} rows without a class; these rows were never added"
@@ -433,8 +440,8 @@ class Statistics:
                 cls(schema, parts_from(header["parts"], arrays, schema, f"fold.{i}."))
                 for i in range(len(names))
             )
-            dropped, provenance = int(header["dropped_rows"]), tuple(header["provenance"])
-            if dropped < 0 or not all(isinstance(p, str) for p in provenance):
+            dropped, provenance = dropped_of(header), tuple(header["provenance"])
+            if not all(isinstance(p, str) for p in provenance):
                 raise ValueError("the remarks on the data are none")
             ledger = Ledger.from_array(arrays["ledger"]) if "ledger" in arrays else Ledger()
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

@@ -35,6 +35,7 @@ class CellCounts(CellRuns):
 
     name = "cells"
     title = "cells"
+    option = "cells=True"
     counts_rows = True
     _arrays: ClassVar[tuple[str, ...]] = ("counts",)
 

@@ -124,6 +124,7 @@ class CellScatter(CellRuns):
 
     name = "cell_scatter"
     title = "cell scatter"
+    option = "cell_scatter=True"
     numeric_as = "numbers"
     _more: ClassVar[int] = 1
     _arrays: ClassVar[tuple[str, ...]] = ("count", "mean", "rest", "scatter")

@@ -112,6 +112,7 @@ class ClassMoments(Statistic):
 
     name = "moments"
     title = "moments"
+    option = "moments=True"
     most = "the numeric columns need"
     by_column = True
     limited = False

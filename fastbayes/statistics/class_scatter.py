@@ -41,6 +41,7 @@ class ClassScatter(Statistic):
 
     name = "scatter"
     title = "scatter matrices"
+    option = "scatter=True"
     numeric_as = "numbers"
     sums_repeatable = True
     work = "counting scatter matrices"

@@ -74,6 +74,7 @@ class ClassSketches(Statistic):
 
     name = "sketches"
     title = "sketches of values"
+    option = "numeric='kde'"
     numeric_as = "numbers"
     work = "sketching numeric columns"
     most = "{numbers:,} columns in each class need {bytes:,} bytes,"

@@ -78,6 +78,7 @@ class FamilyCounts(PackedCounts):
 
     name = "families"
     title = "counts of families"
+    option = "families=[...]"
     work = "counting families"
     most = f"that of {PackedCounts.most}"
     repeatable = True

@@ -126,6 +126,7 @@ class PairCounts(PackedCounts):
 
     name = "pairs"
     title = "counts of pairs"
+    option = "pairs=True"
     work = "counting pairs"
     repeatable = True
     _layout: ClassVar[type[BlockLayout]] = PairLayout

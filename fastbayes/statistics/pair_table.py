@@ -122,16 +122,20 @@ def values_of(table: pa.Table) -> pa.Table:
             raise DataError(
                 f"there are no rows for {features[i]!r} and {features[j]!r}; count every pair"
             )
-    pieces = []
+
+    def rows_of_feature(name: str, value: str, rows: Ints) -> pa.Table:
+        return (
+            table.select(["class", value, "n"])
+            .take(pa.array(rows))
+            .rename_columns(["class", "value", "n"])
+            .append_column("feature", pa.array([name] * len(rows), pa.string()))
+        )
+
+    pieces = [rows_of_feature("", "value_a", np.zeros(0, np.int64))]
     for j, name in enumerate(features):
         # Any one partner accounts for all rows.
         partner = 1 if j == 0 else 0
         for mine, other, value in ((0, 1, "value_a"), (1, 0, "value_b")):
             rows = np.flatnonzero((sides[mine] == j) & (sides[other] == partner))
-            pieces.append(
-                table.select(["class", value, "n"])
-                .take(pa.array(rows))
-                .rename_columns(["class", "value", "n"])
-                .append_column("feature", pa.array([name] * len(rows), pa.string()))
-            )
+            pieces.append(rows_of_feature(name, value, rows))
     return pa.concat_tables(pieces)

@@ -58,6 +58,11 @@ def kind_of(name: str) -> type[Statistic]:
     return REGISTRY[name]
 
 
+def option_of(name: str) -> str:
+    """Return how `count` is asked for a statistic."""
+    return kind_of(name).option or f"statistics=[{name!r}]"
+
+
 def with_companions(asked: Mapping[str, object]) -> list[str]:
     """Return the statistics that are asked for and those counted with them, in registry order.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,7 @@ TYPES |= {"uint64": pa.uint64(), "null": pa.null()}
 TABLED = ("values", "moments", "pairs")
 
 
-def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: int) -> pa.Table:
+def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> pa.Table:
     """Return the non-empty cells as rows (part, class, feature, value, n, mean, rest, scatter)."""
     for name, part in parts.items():
         if name not in TABLED:
@@ -130,7 +131,7 @@ def from_table(
     target: str = "class",
     domains: Mapping[str, Any] | None = None,
     types: Mapping[str, str] | None = None,
-) -> tuple[Schema, dict[str, Any], int]:
+) -> tuple[Schema, dict[str, Any], float]:
     """Return (schema, parts, dropped rows) of a table of `to_table` or of a GROUP BY."""
     try:
         table = _without_views(pa.table(table)).combine_chunks()
@@ -166,7 +167,7 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(fields, table.schema.metadata))
 
 
-def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], int]:
+def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str, Any], float]:
     arrays = {
         k: parsed(k, pa.array(v, pa.string()), TYPES[t]) for k, (t, v) in header["domains"].items()
     }
@@ -200,7 +201,15 @@ def _from_own(table: pa.Table, header: dict[str, Any]) -> tuple[Schema, dict[str
         sides = sides_of(table, rows, ("feature", "value"), ("feature_b", "value_b"))
         parts["pairs"] = pairs_of(schema, labels[rows], sides, n[rows], weighted=header["weighted"])
     check_sums(schema, values)
-    return schema, parts, int(header["dropped_rows"])
+    return schema, parts, dropped_of(header)
+
+
+def dropped_of(header: Mapping[str, Any]) -> float:
+    """Return the rows without a class, or their weight, of a header; ValueError for no such."""
+    dropped: float = header["dropped_rows"]
+    if not (type(dropped) in (int, float) and 0 <= dropped < math.inf):
+        raise ValueError(f"there cannot be {dropped!r} rows without a class")
+    return dropped
 
 
 def _counts(table: pa.Table) -> NDArray[Any]:
@@ -243,12 +252,13 @@ def check_sums(schema: Schema, values: ValueCounts) -> None:
 
 def _from_groups(
     table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
-) -> tuple[Schema, dict[str, Any], int]:
+) -> tuple[Schema, dict[str, Any], float]:
     n = _counts(table)
     names = strings(table, "feature")
     if names.null_count:
         raise DataError("column 'feature' holds a null; name the feature of every row")
-    classes, labels = _classes(table["class"], target, domains)
+    declared = domain(target, domains[target]) if target in domains else None
+    classes, labels = _classes(table["class"], target, declared)
     column = table["value"].combine_chunks()
     cells = text(column) if pa.types.is_floating(column.type) else column.cast(pa.string())
     members = rows_of(names.to_numpy(zero_copy_only=False), np.ones(len(names), dtype=bool))
@@ -271,24 +281,28 @@ def _from_groups(
     schema = Schema(target, classes, tuple(features), target in domains)
     whole = bool((n == np.floor(n)).all())
     result = ValueCounts(schema.shape, weighted=not whole)
-    dropped = 0
+    dropped = 0.0
     for j, (_, rows) in enumerate(members):
         kept = rows[counted[rows]]
         _add(result, j, schema, cells.take(pa.array(kept)), labels[kept], n[kept])
-        dropped = max(dropped, int(n[rows[labels[rows] < 0]].sum()))
+        dropped = max(dropped, float(n[rows[labels[rows] < 0]].sum()))
     if features:
         result.class_counts[:] = result.counts[: result.offsets[1]].sum(axis=0)
     check_sums(schema, result)
-    return schema, {"values": result, "moments": ClassMoments(schema.shape)}, dropped
+    return (
+        schema,
+        {"values": result, "moments": ClassMoments(schema.shape)},
+        int(dropped) if dropped.is_integer() else dropped,
+    )
 
 
 def _from_pairs(
     table: pa.Table, target: str, domains: Mapping[str, Any], types: Mapping[str, str]
-) -> tuple[Schema, dict[str, Any], int]:
+) -> tuple[Schema, dict[str, Any], float]:
     check_columns(table, COLUMNS)
     n = _counts(table)
     schema, parts, dropped = _from_groups(values_of(table), target, domains, types)
-    _, labels = _classes(table["class"], target, {**domains, target: schema.classes})
+    _, labels = _classes(table["class"], target, schema.classes)
     kept = np.flatnonzero((labels >= 0) & (n > 0))
     sides = sides_of(table, kept, ("feature_a", "value_a"), ("feature_b", "value_b"))
     parts["pairs"] = pairs_of(
@@ -298,13 +312,13 @@ def _from_pairs(
 
 
 def _classes(
-    column: pa.ChunkedArray, target: str, domains: Mapping[str, Any]
+    column: pa.ChunkedArray, target: str, declared: pa.Array | None
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the classes and the code of each row, -1 where the class is null."""
     column = canonical_values(target, column, "the class").combine_chunks()
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    classes = domain(target, domains[target]) if target in domains else sorted_domain(column)
+    classes = sorted_domain(column) if declared is None else declared
     labels = positions(column, classes)
     outside = np.flatnonzero((labels < 0) & column.is_valid().to_numpy(zero_copy_only=False))
     if len(outside):

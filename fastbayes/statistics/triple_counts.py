@@ -27,6 +27,7 @@ class TripleCounts(PackedCounts):
 
     name = "triples"
     title = "counts of triples"
+    option = "triples=True"
     work = "counting triples"
     companions = ("pairs",)
     repeatable = True

@@ -48,7 +48,6 @@ from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
-from fastbayes.scan.counting import option_of
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
@@ -57,6 +56,7 @@ from fastbayes.scan.request import Progress
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import Wanted
+from fastbayes.statistics.registry import option_of
 
 # Rows of a block for which the work of beginning one is nothing.
 LEAST_ROWS = 4_096
@@ -638,7 +638,7 @@ class Classifier(TableRows):
         self, stats: Statistics, rows: list[pa.RecordBatch], weight: str | None
     ) -> Statistics:
         if stats.dropped_rows:
-            logger.info("%d rows without a class were left out", stats.dropped_rows)
+            logger.info("%s rows without a class were left out", stats.dropped_rows)
         return stats
 
     def _suited(self, stats: Any) -> Statistics:
