@@ -538,8 +538,18 @@ def test_no_command_replaces_what_it_reads(tmp_path: Path) -> None:
     run("fit", "--statistics", s, "-o", m)
     link = tmp_path / "link.csv"
     link.symlink_to(data)
-    before = {path: path.read_bytes() for path in (data, s, m)}
+    cuts, part = tmp_path / "cuts.fbs", tmp_path / "part.fbs"
+    (tmp_path / "other").mkdir()
+    numbers = tmp_path / "other" / "numbers.csv"
+    numbers.write_text("n,y\n" + "".join(f"{i},{i // 5}\n" for i in range(10)))
+    run("count", numbers, "--target", "y", "--pairs", "-o", cuts)
+    run("count", data, "--target", "y", "-o", part)
+    read = ("--target", "y", "--discretize", cuts)
+    before = {path: path.read_bytes() for path in (data, s, m, cuts, part)}
     for words, out in (
+        (("count", numbers, *read, "--pairs"), cuts),
+        (("fit", numbers, *read, "--model", "tan"), cuts),
+        (("merge", s, "--minus", part), part),
         (("fit", data, "--target", "y"), data),
         (("fit", data, "--target", "y"), link),
         (("fit", tmp_path / "*.csv", "--target", "y"), data),

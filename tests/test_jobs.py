@@ -190,6 +190,23 @@ def test_update__copies_count_once_whenever_they_arrive(lake: Path, caplog: Any)
         fb.count(lake, "y", update="s.fbs")  # type: ignore[arg-type]
 
 
+def test_update__a_file_that_was_moved_leaves_its_name_to_others(lake: Path, caplog: Any) -> None:
+    """Files that are rotated, and a copy that comes beside one that was moved."""
+    whole = fb.count(lake, "y")
+    (lake / "1.parquet").rename(lake / "1-old.parquet")
+    (lake / "copy.parquet").write_bytes((lake / "1-old.parquet").read_bytes())
+    assert fb.count(lake, "y", update=whole) is whole
+    assert caplog.text.count("left out") == 1
+    assert "copy.parquet has the same bytes as" in caplog.text
+    (lake / "copy.parquet").unlink()
+    caplog.clear()
+    (lake / "9.parquet").write_bytes((lake / "0.parquet").read_bytes())
+    both = fb.count(lake, "y")
+    (lake / "9.parquet").rename(lake / "10.parquet")
+    assert fb.count(lake, "y", update=both) is both
+    assert not caplog.text
+
+
 def test_update__copies_that_count_by_their_paths_are_in(lake: Path, caplog: Any) -> None:
     copied = lake / "1-copy.parquet"
     copied.write_bytes((lake / "1.parquet").read_bytes())
@@ -215,8 +232,19 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
         fb.SchemaError, match=r"hold no families; .* again with families=\[\.\.\.\]"
     ):
         fb.count(lake, "y", update=whole, families=[("a",)])
-    with pytest.raises(ValueError, match="without schema"):
-        fb.count(lake, "y", update=whole, schema=whole)
+    for first in (True, whole):
+        for more in ({"schema": whole}, {"folds": 2}, {"checkpoint": lake / "kept"}):
+            with pytest.raises(ValueError, match="without schema, folds and checkpoint"):
+                fb.count(lake, "y", update=first, **more)
+    for name, value in (
+        ("columns", lambda c: True),
+        ("columns", [["a"]]),
+        ("domains", [("a", ["x"])]),
+        ("dates", "auto"),
+        ("null_values", 1.5),
+    ):
+        with pytest.raises((ValueError, fb.SchemaError), match=f"{name}="):
+            fb.count(lake, "y", update=whole, **{name: value})
     with pytest.raises(ValueError, match=r"columns=.*leave it out"):
         fb.count(lake, "y", update=whole, columns=["a"])
     with pytest.raises(ValueError, match=r"target='a': .* have the target 'y'"):
@@ -241,6 +269,7 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"columns": ["a", "n"]}, {"columns": ["a"]}),
     ({"columns": ["a", "y"]}, {"columns": ["a", "n"]}),
     ({"columns": "[an]"}, {"columns": "z*"}),
+    ({"columns": ["a", "n", "y", "w"], "sample_weight": "w"}, {"columns": ["a", "w"]}),
     ({"categorical": ["n"]}, {"categorical": ["q"]}),
     ({"categorical": ["a"]}, {"categorical": ["n"]}),
     ({"domains": {"a": [*"zwvu"], "y": [*"qp"]}}, {"domains": {"a": [*"zwv"]}}),
@@ -259,6 +288,8 @@ def test_update__takes_options_that_say_the_same(
         rng = np.random.default_rng(i)
         rows: dict[str, Any] = {name: rng.choice([*"uvw"], 40) for name in "am"}
         rows |= {"n": rng.integers(0, 3, 40), "y": rng.choice(["p", "q"], 40)}
+        if "sample_weight" in options:
+            rows["w"] = rng.integers(1, 3, 40)
         if "dates" in options:
             rows["t"] = rng.integers(0, 10**6, 40).astype("datetime64[s]")
         pq.write_table(pa.table(rows), tmp_path / f"{i}.parquet")
@@ -272,7 +303,7 @@ def test_update__takes_options_that_say_the_same(
     part = fb.count(tmp_path / "1.parquet", "y", schema=first, **options)
     assert fb.merge([first, part]).allclose(second)
     with pytest.raises(ValueError, match=f"{next(iter(others))}=.*leave it out"):
-        fb.count(tmp_path, "y", update=first, **others)
+        fb.count(tmp_path, "y", update=first, **{**options, **others})
 
 
 def test_part__refusals_say_what_to_do(lake: Path) -> None:

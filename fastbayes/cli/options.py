@@ -83,6 +83,10 @@ def n_bytes(value: str) -> int:
     return int(float(found[1]) * UNITS[found[2]])
 
 
+# Under this name a command holds the file whose cut points it takes.
+CUTS_OF = "fastbayes.cuts_of"
+
+
 @reader
 def method(value: str) -> Any:
     """Return how to cut numeric columns: a word, a word and a number of bins, or a file's cuts."""
@@ -92,6 +96,7 @@ def method(value: str) -> Any:
         cuts = {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None}
         if not cuts:
             raise DataError(f"{value}: holds no cut points; count it with --pairs")
+        click.get_current_context().meta[CUTS_OF] = value
         return cuts
     word, colon, bins = value.partition(":")
     if not colon and word in ("mdl", "quantile", "width"):
@@ -341,9 +346,13 @@ def output(help: str, check: Callable[[str], object] = a_path, *, required: bool
 
 
 def check_file(target: str, *read: str | None, force: bool) -> None:
-    """Raise DataError unless a file may be written, and is none that these names stand for."""
+    """Raise DataError unless a file may be written, and is none that these names stand for.
+
+    Nor may it be the one whose cut points are taken.
+    """
     check_target(target, force=force)
-    names = [name for name in read if name is not None and name != STDIN]
+    cuts = click.get_current_context().meta.get(CUTS_OF)
+    names = [name for name in (*read, cuts) if name is not None and name != STDIN]
     check_apart(target, chain.from_iterable(map(local_paths, names)))
 
 

@@ -53,7 +53,7 @@ def _said(ctx: click.Context, found: re.Match[str]) -> str:
 def _options(ctx: click.Context, name: str) -> Iterator[tuple[str, click.Option]]:
     """Yield the options for a parameter, and how to call those of other commands.
 
-    Those of this command come first, then those of its module, which make the files that it reads.
+    Those of this command come first, then those of its module: some make the files that it reads.
     """
     root = ctx.find_root()
     others = [("", ctx)]

@@ -51,7 +51,7 @@ from fastbayes.cli.show import (
 )
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import decoded, default_kind
-from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_target
+from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_apart, check_target
 from fastbayes.data.lake_tables import delta_table
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
@@ -152,7 +152,8 @@ def count(
     """
     # A job that is run again once it is complete must not fail.
     again = options["checkpoint"] is not None and not force and Path(output).exists()
-    check_file(output, *data, schema, force=force or update or again)
+    # What is updated are statistics, and no data.
+    check_file(output, *(() if update else data), schema, force=force or update or again)
     if STDIN in data and (update or part):
         flag = "--update" if update else "--part"
         raise click.UsageError(f"{flag} goes with files, not with standard input (-)")
@@ -242,8 +243,10 @@ def merge(
     --minus a window slides: merge w.fbs today.fbs --minus old.fbs -o w.fbs. Run again, that
     changes nothing.
     """
-    force = force or Path(output).resolve() in {Path(path).resolve() for path in files}
+    added = {Path(path).resolve() for path in files}
+    force = force or Path(output).resolve() in added
     check_target(output, force=force)
+    check_apart(output, (path for path in minus if Path(path).resolve() not in added))
     if not allow_overlap:
         _once(files, "count double")
         _once(minus, "be taken out twice")

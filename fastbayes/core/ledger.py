@@ -165,7 +165,9 @@ def _checked(
     sound = (
         isinstance(digest, str)
         and _DIGEST.fullmatch(digest)
+        and isinstance(copies, list | tuple)
         and all(isinstance(each, str) for each in (path, *copies))
+        and len({path, *copies}) == 1 + len(copies)
         and all(type(n) is int and -(2**63) <= n < 2**63 for n in sizes)
         and all(n > 0 and type(t) in (int, float) and math.isfinite(t) for n, t in runs)
     )

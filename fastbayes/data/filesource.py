@@ -289,8 +289,9 @@ class FileSource(Source):
                     f"{lost} {why}, and its rows are in the statistics; count anew, or take its "
                     "old rows out first"
                 )
-        # By their digests: paths whose rows are in, or will be.
-        entered = {file.digest: file.paths for file in ledger}
+        # By their digests: paths of files whose rows are in, or will be, and how many were moved.
+        stand = {f.digest: [p for p in f.paths if paths.get(p) == f.digest] for f in ledger}
+        moved = {file.digest: len(file.paths) - len(stand[file.digest]) for file in ledger}
         new = []
         for reader, digest in here:
             origin = reader.file.origin
@@ -299,15 +300,20 @@ class FileSource(Source):
                 raise DataError(
                     f"{origin}: only some of its row groups are in the statistics; count anew"
                 )
-            if digest not in entered:
+            if digest not in stand:
                 if reader.n_rows != 0:
                     new.append(reader)
-                    entered[digest] = (origin,)
-            elif origin not in entered[digest] and entered[digest][0] in paths:
+                    stand[digest] = [origin]
+            elif origin in stand[digest]:
+                continue
+            elif moved.get(digest, 0) > 0:
+                moved[digest] -= 1
+                stand[digest].append(origin)
+            else:
                 log.warning(
                     "%s has the same bytes as %s, which is in the statistics: left out",
                     origin,
-                    entered[digest][0],
+                    stand[digest][0],
                 )
         return self._of(new) if new else None
 

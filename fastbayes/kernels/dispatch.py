@@ -1,7 +1,8 @@
 """The one decorator of every compiled function, and the one way to reach them.
 
 `import fastbayes` must stay light, so nothing here imports numba at the top and nobody
-imports `fastbayes.kernels.compiled` directly: callers take a module through `load`.
+imports `fastbayes.kernels.compiled` directly: callers take a module through `load`, or through
+`compiled_module` where it has no twin.
 """
 
 from __future__ import annotations

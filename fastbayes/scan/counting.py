@@ -387,9 +387,9 @@ def count(
         Statistics of some of the files: those files that are new are counted in the same way and
         added. They are recognised by `Statistics.ledger`: files with the same bytes are copies,
         which count once, in whatever partition they are; a warning names them. True where nothing
-        was counted yet: without it copies among the files count, each by its path. With `batch` it
-        is other rows that are added, unless they are in. Where rows have weights, `sample_weight`
-        says what the new ones are.
+        was counted yet, so that copies count once from the beginning. With `batch` it is other rows
+        that are added, unless they are in. Where rows have weights, `sample_weight` says what the
+        new ones are.
     batch
         A name for rows that are no file, such as "clicks/17" for a batch of a stream. It enters the
         ledger, by which `update` and `merge` know the rows again.
@@ -456,9 +456,9 @@ def count(
         "dates": dates,
         "null_values": null_values,
     }
+    if update and (schema is not None or folds is not None or checkpoint is not None):
+        raise ValueError("update goes without schema, folds and checkpoint")
     if isinstance(update, Statistics):
-        if schema is not None or folds is not None or checkpoint is not None:
-            raise ValueError("update goes without schema, folds and checkpoint")
         refuse(
             bool(update.folds),
             "the statistics to update hold folds, of which new rows would have none: count all "
@@ -473,7 +473,8 @@ def count(
         )
         schema = update
     if schema is not None:
-        as_before = options_of(schema.schema, target, as_before)
+        set_apart = [str(name) for name in (target, sample_weight, folds) if is_name(name)]
+        as_before = options_of(schema.schema, target, as_before, set_apart)
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
     discretize = as_before.pop("discretize")
@@ -517,7 +518,7 @@ def count(
         names, counted = _of_update(update, names), update.ledger
         if batch is not None and counted.of(batch_of(batch).digest) is not None:
             return update
-    if update and batch is None:
+    if update and batch is None and (isinstance(opened, FileSource) or opened.n_rows != 0):
         if not isinstance(opened, FileSource):
             raise DataError(
                 f"{opened.description}: an update tells new rows by files, or by a name; pass "

@@ -53,9 +53,6 @@ MOST_BLOCKS = 16
 # added in order.
 HELD_SUMS = 1 << 20
 
-# Returns the sums that the rows of a block, from this row on, belong to.
-OwnOf = Callable[[int], GrowingStatistics]
-
 logger = logging.getLogger("fastbayes")
 
 

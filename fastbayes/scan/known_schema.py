@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +28,13 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, Any]:
+def options_of(
+    schema: Schema, target: Any, given: dict[str, Any], apart: Collection[str]
+) -> dict[str, Any]:
     """Return options of `count` by which nothing that a schema fixes is learned again.
 
     Values and classes that it observed, and did not declare, may still grow. `target` is a name, or
-    classes row by row.
+    classes row by row; columns `apart` may be picked, and are no features: the class, the weight.
 
     Raises
     ------
@@ -50,7 +52,9 @@ def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, 
         domains[schema.target] = schema.classes.to_pylist()
     for name, default in DEFAULTS.items():
         value = given[name]
-        if value is not default and value != default and not _says(schema, domains, name, value):
+        if value is default or value == default:
+            continue
+        if not _says(schema, domains, name, value, apart):
             raise ValueError(
                 f"{name}={value!r}: the statistics that say how to count fix that; leave it out, "
                 "or count without them"
@@ -73,7 +77,13 @@ def options_of(schema: Schema, target: Any, given: dict[str, Any]) -> dict[str, 
     }
 
 
-def _says(schema: Schema, domains: Mapping[str, list[Any]], name: str, value: Any) -> bool:
+def _says(
+    schema: Schema,
+    domains: Mapping[str, list[Any]],
+    name: str,
+    value: Any,
+    apart: Collection[str],
+) -> bool:
     """Return whether a schema, with these declared values, says the same as an option.
 
     Of columns it knows those that take part, by whose names and patterns picks are held against
@@ -82,7 +92,9 @@ def _says(schema: Schema, domains: Mapping[str, list[Any]], name: str, value: An
     if name == "missing":
         return bool(value == schema.missing)
     if name == "null_values":
-        return {*several(value)} == {*schema.null_values}
+        return {*several(value, name)} == {*schema.null_values}
+    if name in ("domains", "dates") and not isinstance(value, Mapping):
+        return False
     if name == "domains":
         return all(domain(of, v).to_pylist() == domains.get(of) for of, v in value.items())
     if name == "dates":
@@ -90,16 +102,16 @@ def _says(schema: Schema, domains: Mapping[str, list[Any]], name: str, value: An
         return all(held.get(of) == named_parts(asked) for of, asked in value.items())
     if name not in ("columns", "exclude", "categorical"):
         return False  # learned cut points are none that were asked for
-    picks, columns = several(value), schema.columns
-    known = [f.name for f in schema.categorical if f.cuts is None]
-    found = {pick: [c for c in columns if c in Selection((pick,))] for pick in picks}
+    picks, columns = several(value, name), schema.columns
     if not all(isinstance(pick, str) for pick in picks):
         return False
+    known = [f.name for f in schema.categorical if f.cuts is None]
+    found = {pick: [c for c in columns if c in Selection((pick,))] for pick in picks}
     if name == "exclude":
         return not any(found.values())
     if name == "categorical":
         return all(names and {*names} <= {*known} for names in found.values())
-    every = all(found[pick] for pick in found if pick != schema.target)
+    every = all(found[pick] for pick in found if pick not in apart)
     return every and {*columns} == {c for names in found.values() for c in names}
 
 

@@ -69,7 +69,8 @@ class SegmentCounts:
     repeatable
         Whether Python has no part in the work, and calls of kernels may be made for more rows.
     merged
-        Whether row groups that are like others are counted by the calls of these.
+        Whether row groups that are like others are counted by the calls of these, and the source
+        gives them together; the scan sets it where a checkpoint goes on.
     """
 
     def __init__(

@@ -230,7 +230,8 @@ class Statistics:
             dropped = 0
         if dropped < 0:
             raise DataError(
-                f"there would be {dropped} rows without a class; these rows were never added"
+                f"there would be {dropped:.6g} rows without a class (or the weight of so many); "
+                "these rows were never added"
             )
 
         def where(name: str, feature: int, label: int) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import GREATEST, LEAST, code_type
 from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
-from fastbayes.core.picks import Selection, free_name
+from fastbayes.core.picks import Selection, free_name, unknown_column
 from fastbayes.core.schema import Needed
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.memory import (
@@ -317,8 +317,12 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         opened = open_source(X)
         if opened.in_memory or not opened.rereadable:
             return split_target(in_memory(opened), y)
-        source = open_source(X, columns=[y])
-        kind = source.schema.field(y).type
+        refuse(
+            y in opened.schema.names,
+            unknown_column(y, opened.schema.names, opened.description),
+            SchemaError,
+        )
+        source, kind = opened.only([y]), opened.schema.field(y).type
         read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
         return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
     frame = hasattr(X, "iloc")  # of pandas, whose index is no column

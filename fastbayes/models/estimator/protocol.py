@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastbayes.core.errors import not_fitted
+from fastbayes.core.errors import SchemaError, not_fitted, refuse
 from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
@@ -269,6 +269,11 @@ class Estimator(HasParameters):
             Accuracy between 0 and 1.
         """
         self._check_fitted()
+        refuse(
+            not isinstance(sample_weight, str),
+            f"sample_weight={sample_weight!r} is a name: score takes the weights themselves",
+            SchemaError,
+        )
         X, y = split_target(X, y)
         predicted = self.predict(X)
         known = self._has_class(y)
