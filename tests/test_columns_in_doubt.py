@@ -238,6 +238,8 @@ def test_score_takes_the_rows_that_fit_takes(kind: str) -> None:
     assert model.score(STREAMS[kind](table), "y") == model.score(table, "y") < 1
     with pytest.raises(SchemaError, match="no column 'q'"):
         model.score(STREAMS[kind](table), "q")
+    with pytest.raises(SchemaError, match="sample_weight='x' is a name: score takes the weights"):
+        model.score(STREAMS[kind](table), "y", sample_weight="x")
 
 
 HIDDEN = np.arange(6) > 3

@@ -318,7 +318,7 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         if opened.in_memory or not opened.rereadable:
             return split_target(in_memory(opened), y)
         refuse(
-            y in opened.schema.names,
+            y not in opened.schema.names,
             unknown_column(y, opened.schema.names, opened.description),
             SchemaError,
         )

@@ -270,7 +270,7 @@ class Estimator(HasParameters):
         """
         self._check_fitted()
         refuse(
-            not isinstance(sample_weight, str),
+            isinstance(sample_weight, str),
             f"sample_weight={sample_weight!r} is a name: score takes the weights themselves",
             SchemaError,
         )
