@@ -87,7 +87,7 @@ FAULTS = [
           "    add_rows(y.astype(np.intp), weight, out)",
           "    add_rows(y[:-1].astype(np.intp), None if weight is None else weight[:-1], out)"),
     Fault("an overflow that is not documented", "public_api", "models/estimator/parameters.py",
-          "least <= (real := as_float(value)) <= most", "least <= (real := float(value)) <= most"),
+          "0 <= (real := as_float(value)) <= most", "0 <= (real := float(value)) <= most"),
     Fault("what is done once for many blocks", "public_api", "models/estimator/model.py",
           "            dispatch.in_python()\n", "", "always"),
     Fault("no work when the interpreter ends", "lifetimes", "core/threads.py",
