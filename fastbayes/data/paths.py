@@ -175,7 +175,7 @@ def find_files(
             f"{one[1].origin} is {one[0]} but {two[1].origin} is {two[0]}; name the files of one "
             "format, for instance by a glob"
         )
-    # JSON lines without a line are rows of no columns: nothing, beside others.
+    # A file of JSON lines without a line has no columns: among others it adds nothing.
     files = [file for file in files if file.size] or files
     _check_bytes(files[0])
     count = f" ({len(files)} files)" if len(files) > 1 else ""

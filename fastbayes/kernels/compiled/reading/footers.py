@@ -1,4 +1,4 @@
-"""Footers of Parquet files: where the column chunks are, and what is told of them.
+"""Footers of Parquet files: where the column chunks are, and what it says of each.
 
 No byte of a file is believed. What is read is Thrift's compact protocol, as in headers of pages.
 """
