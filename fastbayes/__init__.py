@@ -40,7 +40,7 @@ PUBLIC = {
     "networks.network": ("BayesianNetwork",),
     "scan.counting": ("count",),
     "scan.planning": ("Plan", "plan"),
-    "scan.sink": ("predict_to",),
+    "scan.outputs.sink": ("predict_to",),
     "statistics.bundle": ("Statistics",),
     "statistics.loss_gradient": ("LossGradient",),
     "statistics.merging": ("merge",),

@@ -52,9 +52,9 @@ from fastbayes.models.sklearn.naive_bayes import GaussianNB as GaussianNB
 from fastbayes.models.sklearn.naive_bayes import MultinomialNB as MultinomialNB
 from fastbayes.networks.network import BayesianNetwork as BayesianNetwork
 from fastbayes.scan.counting import count as count
+from fastbayes.scan.outputs.sink import predict_to as predict_to
 from fastbayes.scan.planning import Plan as Plan
 from fastbayes.scan.planning import plan as plan
-from fastbayes.scan.sink import predict_to as predict_to
 from fastbayes.statistics.bundle import Statistics as Statistics
 from fastbayes.statistics.loss_gradient import LossGradient as LossGradient
 from fastbayes.statistics.merging import merge as merge

@@ -35,7 +35,7 @@ FILES, PAGES = "core/files.py", "kernels/compiled/reading/pages.py"
 FAULTS = [
     Fault("a rename before fsync", "disks", FILES,
           "        sync(temporary)\n        _check", "        _check"),
-    Fault("parts that are not synced", "disks", "scan/prediction_parts.py",
+    Fault("parts that are not synced", "disks", "scan/outputs/prediction_parts.py",
           "            sync(file)\n", ""),
     Fault("a file written in its place", "disks", FILES,
           "        yield temporary\n        sync(temporary)",

@@ -19,7 +19,7 @@ FOLDERS = {
     "kernels": ("", "shared", "numpy", "compiled"),
     "data": ("",),
     "statistics": ("",),
-    "scan": ("",),
+    "scan": ("", "outputs"),
     "networks": ("graph", "infer", "sample", "search", "io", ""),
     "models": (
         *("", "estimator", "numeric", "logistic", "discrete", "joint", "sklearn"),

@@ -27,7 +27,7 @@ from fastbayes.cli import EXIT_CODES, main
 from fastbayes.data import pipes, text
 from fastbayes.data.pipes import Pipe
 from fastbayes.data.source import open_source
-from fastbayes.scan.json_lines import lines_of
+from fastbayes.scan.outputs.json_lines import lines_of
 
 ROWS = 3000
 PROGRAM = [sys.executable, "-m", "fastbayes"]

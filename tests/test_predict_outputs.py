@@ -27,9 +27,9 @@ from test_predict_workers import shipped
 
 import fastbayes as fb
 from fastbayes.engines import Paths
-from fastbayes.scan import delta_output
-from fastbayes.scan.json_lines import lines_of
-from fastbayes.scan.prediction_metadata import said_by_file
+from fastbayes.scan.outputs import delta_output
+from fastbayes.scan.outputs.json_lines import lines_of
+from fastbayes.scan.outputs.prediction_metadata import said_by_file
 
 ROWS = 3000
 KEYS = ["id", "day", "place"]

@@ -26,8 +26,8 @@ from test_predict_workers import shipped
 
 import fastbayes as fb
 from fastbayes.engines import Paths, pool
-from fastbayes.scan import partitioned_files, prediction_blocks
-from fastbayes.scan.partitioned_files import directory_of
+from fastbayes.scan.outputs import partitioned_files, prediction_blocks
+from fastbayes.scan.outputs.partitioned_files import directory_of
 
 DAYS = [dt.date(2024, 1, 1), dt.date(2024, 1, 2), None]
 PLACES = ["a b", "c/d", "é", "x=1%", 'q"', "c:\\e", "dot.", None]
@@ -357,7 +357,7 @@ KILLED = """
 import sys
 import pyarrow as pa
 import fastbayes as fb
-from fastbayes.scan import prediction_blocks
+from fastbayes.scan.outputs import prediction_blocks
 prediction_blocks.BLOCK_ROWS, prediction_blocks.GROUP_ROWS = 128, 512
 
 def endless():

@@ -30,8 +30,8 @@ import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.files import atomic_directory
 from fastbayes.data import text
-from fastbayes.scan import prediction_blocks
-from fastbayes.scan.sink import Written, check_output
+from fastbayes.scan.outputs import prediction_blocks
+from fastbayes.scan.outputs.sink import Written, check_output
 
 FORMATS = {".parquet": "parquet", ".arrow": "ipc", ".csv": "csv", ".jsonl": "jsonl"}
 
@@ -348,7 +348,7 @@ KILLED = """
 import sys
 import numpy as np, pyarrow as pa
 import fastbayes as fb
-from fastbayes.scan import prediction_blocks
+from fastbayes.scan.outputs import prediction_blocks
 prediction_blocks.BLOCK_ROWS, prediction_blocks.GROUP_ROWS = 128, 512
 model = fb.load(sys.argv[1])
 

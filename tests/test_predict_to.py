@@ -17,8 +17,8 @@ from extras import needs
 
 import fastbayes as fb
 from fastbayes.data import text
-from fastbayes.scan.row_files import GROUP_ROWS, format_of
-from fastbayes.scan.sink import Written
+from fastbayes.scan.outputs.row_files import GROUP_ROWS, format_of
+from fastbayes.scan.outputs.sink import Written
 
 
 def read_json(path: Path) -> pa.Table:

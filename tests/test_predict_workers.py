@@ -24,7 +24,7 @@ import fastbayes as fb
 from fastbayes.data.segments import Source
 from fastbayes.engines import Paths, pool
 from fastbayes.engines.shares import Work
-from fastbayes.scan import prediction_blocks, prediction_parts
+from fastbayes.scan.outputs import prediction_blocks, prediction_parts
 
 
 def shipped(f: Callable[[Any], bytes], items: Iterable[Any]) -> Iterator[bytes]:

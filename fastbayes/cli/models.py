@@ -67,8 +67,8 @@ from fastbayes.evaluation.validate.comparison import ALL, PRIOR
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import open_features
 from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.row_files import SUFFIXES
-from fastbayes.scan.sink import check_output, schema_of
+from fastbayes.scan.outputs.row_files import SUFFIXES
+from fastbayes.scan.outputs.sink import check_output, schema_of
 
 # Options that say how DATA are read.
 OF_DATA = (

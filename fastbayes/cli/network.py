@@ -42,7 +42,7 @@ from fastbayes.networks.formats import format_of
 from fastbayes.networks.graph.node_states import NodeStates
 from fastbayes.networks.search.score import SCORES
 from fastbayes.networks.search.structure_search import SEARCHES
-from fastbayes.scan.row_files import format_of as rows_format
+from fastbayes.scan.outputs.row_files import format_of as rows_format
 
 MODEL_SUFFIX = ".fb"
 

@@ -55,7 +55,7 @@ from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_apart, check_targ
 from fastbayes.data.lake_tables import delta_table
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
-from fastbayes.scan.prediction_metadata import said_by_file, said_by_table
+from fastbayes.scan.outputs.prediction_metadata import said_by_file, said_by_table
 
 LARGEST = 5  # pairs that are named
 

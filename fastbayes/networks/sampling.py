@@ -16,8 +16,8 @@ from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
+from fastbayes.scan.outputs.row_files import format_of, prepared, writing
 from fastbayes.scan.request import Progress
-from fastbayes.scan.row_files import format_of, prepared, writing
 
 # Rows drawn from one seed sequence. Changing it changes every sample.
 CHUNK = BLOCK_ROWS

@@ -38,8 +38,8 @@ from fastbayes.scan.counting import (
     with_folds,
     with_labels,
 )
+from fastbayes.scan.outputs.sink import log_rest, schema_of, takes_absent
 from fastbayes.scan.request import Progress
-from fastbayes.scan.sink import log_rest, schema_of, takes_absent
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.value_counts import ValueCounts
 

@@ -28,8 +28,8 @@ from fastbayes.data.memory import (
     worded,
 )
 from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.scan.outputs.sink import takes_absent
 from fastbayes.scan.packed_rows import in_memory
-from fastbayes.scan.sink import takes_absent
 
 
 class Training(NamedTuple):

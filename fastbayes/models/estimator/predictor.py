@@ -21,7 +21,7 @@ from fastbayes.data.dates import by_python
 from fastbayes.data.encode import Encoder
 from fastbayes.data.nested import flat_row, null_fields
 from fastbayes.data.segments import Place
-from fastbayes.scan.sink import takes_absent
+from fastbayes.scan.outputs.sink import takes_absent
 
 # Returns the code of a value, None where the model itself has to look at it.
 CodeOf = Callable[[Any], int | None]

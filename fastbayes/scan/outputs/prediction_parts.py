@@ -20,10 +20,10 @@ from fastbayes.core.errors import DataError
 from fastbayes.core.files import sync, sync_directory, telling_full
 from fastbayes.core.threads import in_order
 from fastbayes.data.segments import Segment, Source, first_line
-from fastbayes.scan.partitioned_files import PartitionedFiles, check_number
-from fastbayes.scan.prediction_blocks import Predicted, Predicting
+from fastbayes.scan.outputs.partitioned_files import PartitionedFiles, check_number
+from fastbayes.scan.outputs.prediction_blocks import Predicted, Predicting
+from fastbayes.scan.outputs.row_files import SUFFIXES
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
-from fastbayes.scan.row_files import SUFFIXES
 
 
 class PartFile(NamedTuple):

@@ -25,9 +25,9 @@ from fastbayes.data.segments import (
 )
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import encoded_width
-from fastbayes.scan.prediction_columns import PredictionColumns
+from fastbayes.scan.outputs.prediction_columns import PredictionColumns
+from fastbayes.scan.outputs.row_files import GROUP_ROWS, Prepared, Sink, Write, prepared, writing
 from fastbayes.scan.request import Progress
-from fastbayes.scan.row_files import GROUP_ROWS, Prepared, Sink, Write, prepared, writing
 
 # About so many parts at most: enough for the threads of any machine, few enough to handle.
 MOST_PARTS = 128

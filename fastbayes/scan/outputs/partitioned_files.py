@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.suggestions import did_you_mean
-from fastbayes.scan.format_types import has_words, implemented
-from fastbayes.scan.row_files import TEXT, RowWriter, prepared
+from fastbayes.scan.outputs.format_types import has_words, implemented
+from fastbayes.scan.outputs.row_files import TEXT, RowWriter, prepared
 
 # Of the directory of rows in which a column is missing.
 MISSING = "__HIVE_DEFAULT_PARTITION__"

@@ -19,15 +19,15 @@ from fastbayes.core.files import (
     check_target,
 )
 from fastbayes.data.source import open_for
-from fastbayes.scan.delta_output import check_table, is_table, write_table
-from fastbayes.scan.format_types import check_types
-from fastbayes.scan.partitioned_files import check_partition_by
-from fastbayes.scan.prediction_blocks import Predicted, Predicting
-from fastbayes.scan.prediction_columns import PredictionColumns
-from fastbayes.scan.prediction_metadata import metadata_of
-from fastbayes.scan.prediction_parts import written_parts
+from fastbayes.scan.outputs.delta_output import check_table, is_table, write_table
+from fastbayes.scan.outputs.format_types import check_types
+from fastbayes.scan.outputs.partitioned_files import check_partition_by
+from fastbayes.scan.outputs.prediction_blocks import Predicted, Predicting
+from fastbayes.scan.outputs.prediction_columns import PredictionColumns
+from fastbayes.scan.outputs.prediction_metadata import metadata_of
+from fastbayes.scan.outputs.prediction_parts import written_parts
+from fastbayes.scan.outputs.row_files import Prepared, format_of
 from fastbayes.scan.request import Counter, Progress
-from fastbayes.scan.row_files import Prepared, format_of
 
 logger = logging.getLogger("fastbayes")
 

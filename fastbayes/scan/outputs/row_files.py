@@ -14,7 +14,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.suggestions import use_one_of
-from fastbayes.scan import json_lines
+from fastbayes.scan.outputs import json_lines
 
 FORMATS = {
     ".parquet": "parquet",
