@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import fastbayes as fb
 from benchmarks.run import merged
 from benchmarks.table import END, START, main, render, written
 
@@ -45,6 +46,25 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 5000 < names["crossing"].size < 20_000
     before, after = names["calibrated"].log_loss_
     assert after <= before
+
+
+def test_leaderboard_is_what_the_command_prints() -> None:
+    head = README.index("\n  model    ")
+    shown = README[head : README.index("```", head)].splitlines()
+    rows = [line.split() for line in shown if re.match(r"[* ] [a-z]", line)][1:]
+    assert [row[0] for row in rows] == ["*", "logistic", "network", "prior"]
+    penguins = ROOT / "fastbayes" / "examples" / "penguins.csv"
+    board = fb.compare(str(penguins), "species", null_values=["NA"], exclude=["year"])
+    names = list(board)
+    assert [*names[:3], "prior"] == ["joint-gaussian", *(row[0] for row in rows[1:])]
+    for row in rows:
+        name, accuracy, loss = row[1:4] if row[0] == "*" else row[:3]
+        figures = board[name].figures
+        assert figures.accuracy == pytest.approx(float(accuracy), abs=0.003)
+        assert figures.log_loss == pytest.approx(float(loss), rel=0.03)
+    last = r"temperature (\S+), log-loss (\S+)"
+    said, found = (re.findall(last, text)[0] for text in (shown[-1], str(board)))
+    assert [*map(float, said)] == pytest.approx([*map(float, found)], rel=0.03)
 
 
 def test_scripts_named_are_there() -> None:
