@@ -78,8 +78,9 @@ class Evaluation(ShortRepr):
         Mean over rows of the sum over classes of (p - truth)^2: between 0 and 2 for any number of
         classes (Brier 1950); for two classes twice the one-sided form.
     auc
-        Area under the ROC curve of the second of two classes; for more classes the mean over
-        classes of one against the rest. NaN where a class, or all others, did not occur.
+        Area under the ROC curve of the second of two classes; for more classes the mean, over those
+        that have one, of one against the rest. A class that did not occur, or no other did, has
+        none; NaN where none has one.
     auc_method
         "exact", or "histogram" when there were too many rows to keep their scores.
     auc_error

@@ -71,9 +71,10 @@ class LooQuadratic(LooScorer):
         pooled = model.singular == "pool" and model.covariance == "full"
         work = model.statistics_.n_rows * len(model.singular_) * len(model.schema_.numeric) ** 3
         if model.singular_ and not (pooled and model.prior is None and work <= MOST_WORK):
-            label = model.singular_[0]
+            tied = model.covariance == "tied"
+            whose = "all classes together" if tied else f"class {model.singular_[0]!r}"
             raise SchemaError(
-                f"the covariance of class {label!r} is singular: what was done about that changes "
+                f"the covariance of {whose} is singular: what was done about that changes "
                 "with every row; use k_fold, or prior='niw'"
             )
         stats = model.statistics_
