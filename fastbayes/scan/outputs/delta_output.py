@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import atomic_directory, check_directory, real_path, sync, telling_full
+from fastbayes.data.paths import MISSING
 from fastbayes.data.segments import first_line
 from fastbayes.data.unify import is_text
-from fastbayes.scan.outputs.partitioned_files import MISSING
 
 # Bytes of each partition that the library holds before they become a file; by default up to 100 MB
 # of each, which may be the whole table.
