@@ -202,7 +202,7 @@ def test_refused__another_version(
     from fastbayes.scan import counting
 
     stopped(data, tmp_path, 9000)
-    monkeypatch.setattr(counting, "version", lambda _: "99")
+    monkeypatch.setattr(counting, "written_by", lambda: "99")
     with pytest.raises(fb.DataError, match="another version"):
         fb.count(data, "y", checkpoint=tmp_path)
 

@@ -359,16 +359,6 @@ def test_union__declared_domains_hold() -> None:
         closed.union(declared("x", ["p", "s"]))
 
 
-def test_only__undeclared_values_leave() -> None:
-    given = schema(("x", ["p", "q"]), ("n", None), ("z", ["r"]))
-    marks = [np.array([True, False]), np.array([False])]
-    left = given.only(marks, np.array([False, True]))
-    assert [f.size for f in left.features] == [1, 0, 0]
-    assert left.classes.to_pylist() == ["b"]
-    closed = declared("x", ["p", "q"])
-    assert closed.only([np.array([False, False])], np.array([True, True])) == closed
-
-
 @given(schemas())
 def test_header__round_trip(given: Schema) -> None:
     assert from_header(*to_header(given)) == given

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 import click
 
+from fastbayes.cli.options import json_from
 from fastbayes.core.errors import DataError
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.evaluation.validation import Evaluation
@@ -87,15 +87,7 @@ class Baseline:
     @classmethod
     def read(cls, path: str, tolerance: float) -> Baseline:
         """Read what `evaluate --json` printed; raise DataError where a file is not that."""
-        try:
-            with open(path, encoding="utf-8") as file:
-                found = json.load(file)
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror}; name what evaluate --json wrote") from error
-        except ValueError as error:
-            raise DataError(
-                f"{path}: no JSON ({error}); name what evaluate --json wrote"
-            ) from error
+        found = json_from(path, "name what evaluate --json wrote")
         known = found if isinstance(found, dict) else {}
         for name in BETTER:
             value = known.get(name, "")

@@ -807,19 +807,22 @@ def statistics_from(path: str) -> fb.Statistics:
     return held
 
 
+def json_from(path: str, remedy: str, hook: Callable[..., Any] | None = None) -> Any:
+    """Return what a JSON file holds; raise DataError with a remedy where it holds none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file, object_pairs_hook=hook)
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}; {remedy}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: no JSON ({error}); {remedy}") from error
+
+
 def loss_from(path: str | None, model: Any) -> Any:
     """Return the loss in a JSON file, once it fits the classes of a model."""
     if path is None:
         return None
-    try:
-        with open(path, encoding="utf-8") as file:
-            loss = json.load(file, object_pairs_hook=_once)
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror}; name a JSON file of costs") from error
-    except ValueError as error:
-        raise DataError(
-            f"{path}: no loss matrix ({error}); write JSON {{decision: {{truth: cost}}}}"
-        ) from error
+    loss = json_from(path, "write JSON {decision: {truth: cost}}", _once)
     try:
         loss_matrix(loss, model.classes_)
     except DataError as error:

@@ -59,17 +59,13 @@ def text(value: Any) -> str:
     """Return a value as people read it; nothing for what is empty."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if value is None or isinstance(value, bool):
-        return "" if value is None else str(value).lower()
-    if isinstance(value, int):
-        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.10g}"
     if isinstance(value, Mapping):
         return listed([f"{key} {text(item)}" for key, item in value.items()])
     if isinstance(value, list | tuple):
         return listed([text(item) for item in value])
-    return str(value)
+    return cell(value)
 
 
 def listed(entries: Sequence[str]) -> str:

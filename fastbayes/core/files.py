@@ -693,7 +693,7 @@ def _contents(path: str | os.PathLike[str]) -> bytes:
     """Return the bytes of a regular file."""
     try:
         with open(path, "rb", buffering=0) as file:
-            status, memory = os.fstat(file.fileno()), _physical_memory()
+            status, memory = os.fstat(file.fileno()), physical_memory()
             refuse(
                 not stat.S_ISREG(status.st_mode),
                 "not a regular file; name a file that fastbayes wrote",
@@ -838,7 +838,7 @@ def _check_sizes(message: pa.Message) -> None:
 
 
 def _check_memory(size: int) -> None:
-    if size > (memory := _physical_memory()):
+    if size > (memory := physical_memory()):
         raise MemoryLimitError(
             f"holds {size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB; "
             "open it on a larger one"
@@ -869,7 +869,8 @@ def _member(metadata: bytes, table: int, field: int) -> int:
     return table + offset if offset else 0
 
 
-def _physical_memory() -> float:
+def physical_memory() -> float:
+    """Return the bytes of memory of this machine; infinity where the system does not say."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # a system that does not say

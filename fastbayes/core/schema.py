@@ -350,22 +350,16 @@ class Schema:
         classes = positions(self.classes, existing.classes)
         return Alignment(self.shape, where, values, numeric, classes)
 
-    def only(self, values: Iterable[NDArray[np.bool_]], classes: NDArray[np.bool_]) -> Schema:
-        """Return the schema without the undeclared values and classes that are not marked."""
-        keep = iter(values)
-        features = tuple(f if f.kind == "numeric" else _kept(f, next(keep)) for f in self.features)
-        kept = self.classes if self.classes_declared else self.classes.filter(pa.array(classes))
-        return replace(self, features=features, classes=kept)
-
     def in_order(
         self,
         values: Iterable[NDArray[np.bool_]],
         classes: NDArray[np.bool_],
         ascending: Callable[[pa.Array], tuple[pa.Array, NDArray[np.integer]]],
     ) -> tuple[Schema, Alignment]:
-        """Return what `only` does with ascending domains, and where its cells stand in this one.
+        """Return the schema without undeclared values and classes that are not marked.
 
-        `ascending` sorts values: it returns them in order, and where each one stood.
+        Its domains ascend; besides it says where its cells stand in this schema. `ascending` sorts
+        values: it returns them in order, and where each one stood.
         """
         keep = iter(values)
         features, places = [], []
@@ -455,12 +449,6 @@ def _check_cuts(mine: Feature, their: Feature) -> None:
             f"column {mine.name!r} is {described(mine.cuts)} in one and {described(their.cuts)} in "
             "the other; count both with one schema, or with the same cut points in `discretize`"
         )
-
-
-def _kept(feature: Feature, marked: NDArray[np.bool_]) -> Feature:
-    if feature.declared or marked.all() or feature.values is None:
-        return feature
-    return feature.with_values(feature.values.filter(pa.array(marked)))
 
 
 # Bytes of classes in numpy, where each takes as many as the longest.

@@ -66,6 +66,7 @@ from fastbayes.data.unify import (
     Columns,
     ColumnsOfFiles,
     check_names,
+    is_binary,
     is_text,
     odd_ones,
     unify_schemas,
@@ -1176,10 +1177,7 @@ def dictionary_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the dictionary type that a column of strings or bytes is read as."""
     if is_text(kind):
         return pa.dictionary(pa.int32(), pa.string())
-    types = pa.types
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
-        return pa.dictionary(pa.int32(), pa.binary())
-    return None
+    return pa.dictionary(pa.int32(), pa.binary()) if is_binary(kind) else None
 
 
 def check_total(file: DataFile, found: int, said: int | None) -> None:

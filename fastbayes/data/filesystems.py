@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.extras import needed
 from fastbayes.data.segments import first_line
 
 T = TypeVar("T")
@@ -105,13 +106,8 @@ def _documented(kind: Any) -> list[str]:
 
 
 def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem, str]:
-    try:
-        fsspec: Any = importlib.import_module("fsspec")
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"{name}: {scheme}:// needs fsspec; pip install 'fastbayes[fsspec]', or give "
-            "filesystem="
-        ) from error
+    said = f"{name}: {scheme}:// needs fsspec; pip install 'fastbayes[fsspec]', or give filesystem="
+    fsspec = needed("fsspec", said, DataError)
     given = dict(options)
     if scheme in ("http", "https"):
         given.setdefault("client_kwargs", {})

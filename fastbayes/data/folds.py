@@ -259,40 +259,28 @@ def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class WithoutFold(SourceView):
-    """A source without the rows of one fold."""
+    """A source without the rows of one fold, or with these alone."""
 
     whole = False
 
-    def __init__(self, source: Source, folds: Folds, fold: int) -> None:
+    def __init__(self, source: Source, folds: Folds, fold: int, *, alone: bool = False) -> None:
         super().__init__(source)  # `n_rows` stays the source's: an upper bound
-        self.folds, self.fold = folds, fold
+        self.folds, self.fold, self.alone = folds, fold, alone
 
     def only(self, columns: Sequence[str]) -> Source:
         """Return the source with these of its columns."""
         if self.folds.column is not None:
             columns = [*columns, self.folds.column]
-        return type(self)(self.source.only(columns), self.folds, self.fold)
+        return WithoutFold(self.source.only(columns), self.folds, self.fold, alone=self.alone)
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a segment that are there."""
         done = 0
         for rows in segment.batches():
-            kept = self.kept(self.folds.of(segment, done, rows))
+            kept = (self.folds.of(segment, done, rows) == self.fold) == self.alone
             done += rows.num_rows
             if kept.any():
                 yield filtered(rows, kept)
-
-    def kept(self, folds: Codes) -> NDArray[np.bool_]:
-        """Return which rows are there, by their folds."""
-        return folds != self.fold
-
-
-class OfFold(WithoutFold):
-    """The rows of one fold of a source."""
-
-    def kept(self, folds: Codes) -> NDArray[np.bool_]:
-        """Return which rows are there, by their folds."""
-        return folds == self.fold
 
 
 # Rounds of a Feistel network: four make it look random (Luby, Rackoff 1988), of few bits too.

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import DataError
+from fastbayes.core.extras import needed
 from fastbayes.data.memory import StreamSource
 from fastbayes.data.nested import flat_schema, roots
 from fastbayes.data.segments import first_line
@@ -24,12 +25,8 @@ def delta_table(path: str | os.PathLike[str]) -> Any:
     """
     if not os.path.isdir(os.path.join(os.path.expanduser(path), "_delta_log")):
         return None
-    try:
-        deltalake: Any = importlib.import_module("deltalake")
-    except ModuleNotFoundError as error:
-        raise DataError(
-            f"{os.fspath(path)} is a Delta table; pip install 'fastbayes[deltalake]' to read it"
-        ) from error
+    said = f"{os.fspath(path)} is a Delta table; pip install 'fastbayes[deltalake]' to read it"
+    deltalake = needed("deltalake", said, DataError)
     with _said(os.fspath(path)):
         return deltalake.DeltaTable(os.path.expanduser(path))
 

@@ -37,7 +37,8 @@ DELTA = (
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+# The value in it where the column is missing.
+MISSING = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
@@ -277,8 +278,7 @@ def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> Da
     below = [] if base is None else info.path[base:].strip("/").split("/")[:-1]
     keys = dict(part.split("=", 1) for part in below if "=" in part)
     partitions = tuple(
-        (unquote(key), None if value == _NULL_PARTITION else unquote(value))
-        for key, value in keys.items()
+        (unquote(key), None if value == MISSING else unquote(value)) for key, value in keys.items()
     )
     return DataFile(fs, info.path, info.path, info.size or 0, info.mtime_ns, partitions)
 

@@ -429,10 +429,10 @@ def leaving_out(on_error: OnError | None) -> Iterator[None]:
         on_error(error)
 
 
-def first_line(error: BaseException, limit: int = 300) -> str:
+def first_line(error: BaseException) -> str:
     """Return what an exception says, cut to one line."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(". ")[:limit]
+    return lines[0].rstrip(". ")[:300]
 
 
 def sound(batch: pa.RecordBatch) -> pa.RecordBatch:

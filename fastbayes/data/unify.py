@@ -24,7 +24,8 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _is_binary(kind: pa.DataType) -> bool:
+def is_binary(kind: pa.DataType) -> bool:
+    """Return whether values of this type are bytes of any length, in whatever encoding."""
     kind, types = decoded(kind), pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
@@ -69,7 +70,7 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if pa.types.is_null(a):
         return b
-    if (is_text(a) and is_text(b)) or (_is_binary(a) and _is_binary(b)):
+    if (is_text(a) and is_text(b)) or (is_binary(a) and is_binary(b)):
         plain = pa.string() if is_text(a) else pa.binary()
         encoded = pa.types.is_dictionary(a) or pa.types.is_dictionary(b)
         return pa.dictionary(pa.int32(), plain) if encoded else plain
@@ -368,7 +369,7 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
             f"{origin}: column {field.name!r} is {have} in a later batch and {want} before; "
             "give it one type"
         )
-    if is_text(want) or _is_binary(want):
+    if is_text(want) or is_binary(want):
         return array  # another encoding of the same values: whoever encodes merges by value
     if decoded(want) == pa.float64() and decoded(have) in LONG_INTEGERS:
         # Numbers round to the nearest float64, categories must not: whoever encodes knows which.

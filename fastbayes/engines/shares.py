@@ -295,11 +295,8 @@ def _of_stream(
     description: str,
     batches: Iterable[pa.RecordBatch],
 ) -> bytes:
-    def stream() -> Iterable[pa.RecordBatch]:
-        return batches
-
     given = {"null_values": null_values, "description": description, "columns": schema.names}
-    return work(StreamSource(stream, schema, rereadable=False, **given))
+    return work(StreamSource(lambda: batches, schema, rereadable=False, **given))
 
 
 class Given(OfStatistics):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import platform
 import re
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import FastBayesError, FastBayesWarning
+from fastbayes.core.files import physical_memory
 from fastbayes.core.threads import default_threads, in_order
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
@@ -66,10 +68,8 @@ def _processor() -> str:
 
 
 def _memory() -> str | None:
-    try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"
-    except (AttributeError, ValueError, OSError):
-        return None  # a system that does not say
+    memory = physical_memory()
+    return None if math.isinf(memory) else f"{memory / 2**30:.1f} GiB"
 
 
 def warmup() -> dict[str, float]:

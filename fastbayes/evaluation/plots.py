@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from pathlib import Path
 from typing import Any
 
-from fastbayes.core.errors import FastBayesError
+from fastbayes.core.extras import needed
 from fastbayes.core.files import atomic, check_target
 
 
@@ -16,12 +15,8 @@ def figure(instead: str) -> tuple[Any, Any]:
 
     Without matplotlib FastBayesError names the extra, and what to use `instead`.
     """
-    try:
-        matplotlib: Any = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise FastBayesError(
-            f"drawing needs matplotlib: install fastbayes[plot], or use {instead}"
-        ) from error
+    said = f"drawing needs matplotlib: install fastbayes[plot], or use {instead}"
+    matplotlib = needed("matplotlib.figure", said)
     made = matplotlib.Figure(figsize=(7, 4.5), layout="constrained")
     return made, made.subplots()
 

@@ -372,8 +372,7 @@ def compile_declared() -> Iterator[tuple[str, float]]:
 
     Yields the name of each module, as `load` takes it, and the seconds that it took.
     """
-    numba: Any = importlib.import_module("numba")
-    if numba.config.DISABLE_JIT:
+    if interpreted():
         raise FastBayesError("NUMBA_DISABLE_JIT is set: unset it to compile")
     _on_disk.cache_clear()
     kernels = importlib.import_module("fastbayes.kernels.compiled")
@@ -384,7 +383,7 @@ def compile_declared() -> Iterator[tuple[str, float]]:
         declared = getattr(module, "SIGNATURES", {})
         for name, signatures in declared.items():
             for signature in signatures:
-                getattr(module, name).compile(tuple(map(numba.typeof, map(_example, signature))))
+                getattr(module, name).compile(tuple(map(_numba().typeof, map(_example, signature))))
         if declared:
             yield found.name.removeprefix(prefix), time.perf_counter() - start
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from fastbayes.core.errors import FastBayesError
+from fastbayes.core.extras import needed
 from fastbayes.networks.graph.dag import DAG
 
 # Rounds of moving nodes below their parents and above their children.
@@ -66,13 +65,8 @@ class PlotMixin(DAG):
         """
         marked = {*self._named(list(marked))}
         if ax is None:
-            try:
-                pyplot: Any = importlib.import_module("matplotlib.pyplot")
-            except ImportError as error:
-                raise FastBayesError(
-                    "drawing needs matplotlib: install fastbayes[plot], or use to_dot()"
-                ) from error
-            ax = pyplot.subplots()[1]
+            said = "drawing needs matplotlib: install fastbayes[plot], or use to_dot()"
+            ax = needed("matplotlib.pyplot", said).subplots()[1]
         at = places(self)
         arrow = {"arrowstyle": "-|>", "shrinkA": 12, "shrinkB": 12, "color": "0.4"}
         for parent, node in self.edges:

@@ -9,7 +9,6 @@ is read.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import MemoryLimitError
+from fastbayes.core.files import physical_memory
 from fastbayes.core.schema import Shape
 from fastbayes.core.threads import in_order
 from fastbayes.data.encode import Encoder, LookedUp
@@ -312,10 +312,8 @@ class Budget:
 
 def default_limit() -> int:
     """Return the bytes that counts of pairs may take unless given: half of the machine's memory."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, ValueError, OSError):  # not a Unix
-        return 4 << 30
+    memory = physical_memory()
+    return 4 << 30 if math.isinf(memory) else int(memory) // 2
 
 
 def capacity(encoder: Encoder) -> Shape:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.files import written_by
 from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
 from fastbayes.core.schema import Schema
@@ -563,7 +563,8 @@ def count(
     with nullcontext() if keeper is None else keeper.alone():
         job: tuple[Any, ...] = ()
         if keeper is not None:  # only it needs to know, and reads files to tell
-            job = _version(), opened.schema.to_string(), weight_name, on_error
+            cutting = written_by(), BLOCK_ROWS  # which decide how sources are cut into segments
+            job = cutting, opened.schema.to_string(), weight_name, on_error
         if to_cut is not None:
             kept_cuts = None
             if keeper is not None:
@@ -636,14 +637,6 @@ def _identity(schema: Schema) -> tuple[Any, ...]:
     ]
     classes = schema.classes.to_pylist() if schema.classes_declared else None
     return schema.target, classes, features, schema.missing, schema.null_values
-
-
-def _version() -> tuple[str, int]:
-    """Return what decides how sources are cut into segments."""
-    try:
-        return version("fastbayes"), BLOCK_ROWS
-    except PackageNotFoundError:  # run from a source tree
-        return "", BLOCK_ROWS
 
 
 def census_of(opened: Opened, threads: int | None) -> Census:

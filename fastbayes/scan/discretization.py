@@ -101,30 +101,9 @@ def numeric_cuts(
     Of others ranges of values are told apart, thousands of them, by least and greatest value:
     see `ValueSketch`.
     """
-    asked, learned = _asked(source, encoder, discretize)
-    cuts = {name: how for name, how in asked.items() if name not in learned}
-    given_threads, threads = threads, resolved_threads(threads)
-    whole = on_error == "skip"  # the same segments must break off as when they are counted
-    kept = None if checkpoint is None else checkpoint.load()
-    known = {} if kept is None else kept.cuts
-    for some, share in _groups(source, encoder, learned, threads, memory_limit, whole=whole):
-        if some.keys() <= known.keys():
-            cuts |= {name: np.array(known[name], np.float64) for name in some}
-            continue
-        own = _encoder(encoder, some)
-        keeping = None
-        if checkpoint is not None:
-            keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
-        request = Cutting(own, some, on_error)
-        learners, classes = _sketched(share, request, given_threads, progress, keeping)
-        jobs = [(0, name) for name in some]
-        read = _read(Rules([asked], some), learners, classes, jobs, share)
-        for name, (points,) in zip(some, read, strict=True):
-            cuts[name] = points
-        if checkpoint is not None:
-            known |= {name: cuts[name].tolist() for name in some}
-            checkpoint.save(CutsProgressed(known, [], 0, 0, {}, None))
-    return {name: cuts[name] for name in asked}
+    how: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit, "progress": progress}
+    how |= {"on_error": on_error, "checkpoint": checkpoint}
+    return cuts_by_rules(source, encoder, [discretize], **how)[0][0]
 
 
 class Rules(NamedTuple):
@@ -178,13 +157,15 @@ def cuts_by_rules(
     threads: int | None = None,
     memory_limit: int | None = None,
     progress: Progress | None = None,
+    on_error: str = "stop",
+    checkpoint: KeptCuts | None = None,
 ) -> list[list[dict[str, NDArray[np.float64]]]]:
     """Return the cut points by several rules, without each fold perhaps, all from one scan.
 
     Parameters
     ----------
-    source, encoder, threads, memory_limit, progress
-        As in `numeric_cuts`.
+    source, encoder, threads, memory_limit, progress, on_error, checkpoint
+        As in `numeric_cuts`; a checkpoint of one rule, without folds.
     discretize
         Rules, each as in `numeric_cuts`.
     folds
@@ -202,14 +183,23 @@ def cuts_by_rules(
         [dict(asked) for _ in range(n_folds)] for asked in rules.asked
     ]
     given_threads, threads = threads, resolved_threads(threads)
+    kept = None if checkpoint is None else checkpoint.load()
+    known = {} if kept is None else kept.cuts
     # There are sketches of each fold, and of those before and behind it.
     for some, share in _groups(
         *(source, encoder, rules.learned, threads, memory_limit),
+        whole=on_error == "skip",  # the same segments must break off as when they are counted
         beside=None if folds is None else folds.column,
         copies=1 if folds is None else 3 * n_folds,
     ):
-        request = Cutting(_encoder(encoder, some), some, folds=folds)
-        learners, classes = _sketched(share, request, given_threads, progress)
+        if some.keys() <= known.keys():
+            cuts[0][0] |= {name: np.array(known[name], np.float64) for name in some}
+            continue
+        own, keeping = _encoder(encoder, some), None
+        if checkpoint is not None:
+            keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
+        request = Cutting(own, some, on_error, folds)
+        learners, classes = _sketched(share, request, given_threads, progress, keeping)
         rests = learners if folds is None else _without_each(learners, some)
         jobs = [(fold, name) for fold in range(n_folds) for name in some]
         found = _read(rules, rests, classes, jobs, share)
@@ -217,6 +207,9 @@ def cuts_by_rules(
             for of_rule, at in zip(cuts, by_rule, strict=True):
                 if at is not None:
                     of_rule[fold][name] = at
+        if checkpoint is not None:
+            known |= {name: cuts[0][0][name].tolist() for name in some}
+            checkpoint.save(CutsProgressed(known, [], 0, 0, {}, None))
     return cuts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.batch import Batch
+from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.data.encode import Encoder, binned
 from fastbayes.statistics.bundle import Statistics
@@ -151,20 +151,14 @@ class OneWay:
         return replace(
             batch,
             codes=tuple(
-                group._replace(features=place[group.features[kept]], sizes=group.sizes[kept])
-                if kept.all()
-                else group._replace(
-                    features=place[group.features[kept]],
-                    codes=group.codes[kept],
-                    sizes=group.sizes[kept],
+                Codes(
+                    place[group.features[kept]],
+                    group.codes if kept.all() else group.codes[kept],
+                    group.sizes[kept],
                 )
                 for group in batch.codes
-                if (kept := _kept(place, group.features)).any()
+                if (kept := place[group.features] >= 0).any()
             ),
             missing=batch.missing[self.taken],
             numeric=() if self.bins else batch.numeric,
         )
-
-
-def _kept(place: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray(place[features] >= 0)

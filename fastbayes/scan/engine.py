@@ -99,7 +99,7 @@ def share_of(
 def foreseen(
     source: Source,
     encoder: Encoder,
-    names: Iterable[str] | Wanted,
+    names: Iterable[str],
     threads: int | None,
     memory_limit: int | None,
 ) -> list[ReadShare]:
@@ -112,9 +112,8 @@ def foreseen(
         column.
     """
     check_limit(memory_limit)
-    wanted: Wanted = names if isinstance(names, Mapping) else {name: {} for name in names}
     threads = resolved_threads(threads)
-    budget = Budget(memory_limit, threads + 1, wanted)
+    budget = Budget(memory_limit, threads + 1, {name: {} for name in names})
     return [share for _, share in _runs(source, encoder, budget, threads, memory_limit, apart=True)]
 
 

@@ -19,6 +19,7 @@ from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Schema
 from fastbayes.core.schema_file import packed, unpacked
+from fastbayes.data.order import sorted_values
 from fastbayes.statistics import (
     CellCounts,
     CellScatter,
@@ -201,7 +202,8 @@ class Statistics:
         values = self.values
         seen = values.seen
         marks = [seen[a : b - 1] for a, b in zip(values.offsets, values.offsets[1:], strict=False)]
-        return self.aligned(self.schema.only(marks, values.class_counts != 0))
+        schema, _ = self.schema.in_order(marks, values.class_counts != 0, sorted_values)
+        return self.aligned(schema)
 
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):

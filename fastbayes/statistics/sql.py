@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from fastbayes.core.errors import FastBayesError, SchemaError, refuse
+from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.extras import needed
 from fastbayes.core.suggestions import use_one_of
 
 # Dialects, and whose grammar sqlglot writes them in.
@@ -103,12 +102,7 @@ def sql_counts(
         raise ValueError(f"dialect={dialect!r}: {use_one_of(dialect, DIALECTS)}")
     types = dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns, "string")
     _check([*columns], types, target, pairs=pairs, text=isinstance(columns, str))
-    try:
-        sqlglot: Any = importlib.import_module("sqlglot")
-    except ImportError as error:
-        raise FastBayesError(
-            "sql_counts writes its query by sqlglot: install fastbayes[sql]"
-        ) from error
+    sqlglot = needed("sqlglot", "sql_counts writes its query by sqlglot: install fastbayes[sql]")
     parts = source.split(".") if isinstance(source, str) else [*source]
     refuse(
         not 1 <= len(parts) <= 3 or not all(parts),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, FastBayesWarning
 from fastbayes.core.picks import free_name
 from fastbayes.core.schema import Schema
-from fastbayes.data.folds import Noted, NotedFolds, OfFold, WithoutFold
+from fastbayes.data.folds import Noted, NotedFolds, WithoutFold
 from fastbayes.data.segments import Source
 from fastbayes.evaluation.calibrate.held_out_posteriors import LogPosteriors
 from fastbayes.evaluation.calibrate.pools import HeldPosteriors, Pools
@@ -271,7 +271,8 @@ class HeldOutScoring:
             return
         stage(self._contest.progress, "race")
         rows = RowEncoding([schema], opened.target, opened.weight)
-        found = self._scored(OfFold(opened.source, *self._fold()), rows, runners, self._step)
+        source = WithoutFold(opened.source, *self._fold(), alone=True)
+        found = self._scored(source, rows, runners, self._step)
         held = _together([samples[0] for samples in found.values()])
         self._first = {name: samples[0].thinned(self._more) for name, samples in found.items()}
         if held is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import queue
 import threading
@@ -15,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.extras import needed
 from fastbayes.core.files import atomic_directory, check_directory, real_path, sync, telling_full
+from fastbayes.data.paths import MISSING
 from fastbayes.data.segments import first_line
 from fastbayes.data.unify import is_text
-from fastbayes.scan.outputs.partitioned_files import MISSING
 
 # Bytes of each partition that the library holds before they become a file; by default up to 100 MB
 # of each, which may be the whole table.
@@ -174,12 +174,8 @@ def _handed_over(
 
 
 def _library() -> Any:
-    try:
-        return importlib.import_module("deltalake")
-    except ModuleNotFoundError as error:
-        raise DataError(
-            "format='delta' needs deltalake: pip install 'fastbayes[deltalake]'"
-        ) from error
+    said = "format='delta' needs deltalake: pip install 'fastbayes[deltalake]'"
+    return needed("deltalake", said, DataError)
 
 
 # By the width of unsigned integers, which a table lacks: what holds them, of 64 bits the most.

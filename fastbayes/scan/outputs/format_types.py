@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.data.unify import is_text
+from fastbayes.data.unify import is_binary, is_text
+from fastbayes.scan.outputs.json_lines import is_list
 
 
 def check_types(kind: str, schema: pa.Schema) -> None:
@@ -41,13 +42,7 @@ def implemented(work: Callable[[], object]) -> bool:
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Return whether values of this type are bytes, which are no text even where they look it."""
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    return is_binary(kind) or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def _json_holds(kind: pa.DataType) -> bool:
@@ -56,7 +51,7 @@ def _json_holds(kind: pa.DataType) -> bool:
         return _json_holds(kind.value_type)
     if types.is_struct(kind):
         return all(_json_holds(field.type) for field in kind)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+    if is_list(kind):
         return _json_holds(kind.value_type)
     return bool(
         is_text(kind)

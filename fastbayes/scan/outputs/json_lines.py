@@ -32,7 +32,8 @@ def lines_of(batch: pa.RecordBatch) -> pa.Buffer:
     return lines.buffers()[2].slice(places[first], places[last] - places[first])
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether values of this type are lists, of any kind."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
@@ -61,7 +62,7 @@ def _text(column: pa.Array) -> pa.Array:
         text = pc.if_else(
             column.is_valid(), _objects([field.name for field in kind], inner), _word("null")
         )
-    elif _is_list(kind):
+    elif is_list(kind):
         text = _listed(column)
     elif types.is_boolean(kind):
         text = column.cast(pa.string()).cast(TEXT)

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.suggestions import did_you_mean
+from fastbayes.data.paths import MISSING
 from fastbayes.scan.outputs.format_types import has_words, implemented
 from fastbayes.scan.outputs.row_files import TEXT, RowWriter, prepared
 
-# Of the directory of rows in which a column is missing.
-MISSING = "__HIVE_DEFAULT_PARTITION__"
 # More directories are a mistake: a column of identifiers, say.
 MOST_PARTITIONS = 10_000
 # Bytes that file systems allow in a name.

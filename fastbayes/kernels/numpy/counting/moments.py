@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import code_type
 from fastbayes.kernels.shared.arrays import Floats, Ints
-from fastbayes.kernels.shared.moments import merged
+from fastbayes.kernels.shared.moments import merged, two_sum
 
 # Cells that are worked on at once: as many arrays stay small.
 MOST_CELLS = 1 << 18
@@ -118,10 +118,7 @@ def from_sums(
         scatter = squares - total * offset
         # Rounding can leave -1e-17 for 0; -inf is an overflow and must not become a number.
         scatter[(scatter < 0) & np.isfinite(scatter)] = 0.0
-        mean = shift + offset
-        part = mean - shift
-        rest = (shift - (mean - part)) + (offset - part)
-    return count, mean, np.where(np.isfinite(rest), rest, 0.0), scatter
+    return count, *two_sum(shift, offset), scatter
 
 
 def _about(

@@ -161,14 +161,11 @@ def from_sums(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         offset = np.where(n > 0, total / n, 0.0)
         scatter = products - offset[:, :, None] * offset[:, None, :] * n[:, :, None]
-        mean = shift + offset
-        part = mean - shift
-        rest = (shift - (mean - part)) + (offset - part)
     # Rounding can leave ±1e-17 for 0; -inf is an overflow and must not become a number.
     spread = np.einsum("gii->gi", scatter)
     none = (spread <= 0) & np.isfinite(spread)
     scatter[none[:, :, None] | none[:, None, :]] = 0.0
-    return count, mean, np.where(np.isfinite(rest), rest, 0.0), scatter
+    return count, *two_sum(shift, offset), scatter
 
 
 def _rows(
