@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.core.numbers import is_number
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.numeric.covariance import (
@@ -89,12 +90,8 @@ def check_prior(_: str, given: Any) -> None:
     if unknown := sorted(set(map(str, given)) - set(KEYS)):
         raise ValueError(f"prior: there is no {unknown[0]!r}; it may hold {KEYS}")
     kappa = given.get("kappa", KAPPA)
-    if not (_is_number(kappa) and 0 < kappa < math.inf):
+    if not (is_number(kappa) and 0 < kappa < math.inf):
         raise ValueError(f"prior: kappa={kappa!r}; use a finite number > 0")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInverseWishart:
@@ -122,7 +119,7 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
         _check_scale(scale)
     p = int((diagonal(scale) > 0).sum())
     nu = p + 2 if found.get("nu") is None else found["nu"]
-    if not (_is_number(nu) and p - 1 < nu < math.inf):
+    if not (is_number(nu) and p - 1 < nu < math.inf):
         raise ValueError(f"prior: nu={nu!r}; use a finite number > {p - 1}, the features less 1")
     return NormalInverseWishart(mean, rest, float(found.get("kappa", KAPPA)), float(nu), scale)
 
