@@ -17,11 +17,12 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 from fastbayes.models.discrete.averaged import super_parent_weights
 from fastbayes.models.discrete.family_model import FamilyTables, with_families
-from fastbayes.models.discrete.structure import by_relevance, relevance
+from fastbayes.models.discrete.structure import relevance
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
 from fastbayes.models.estimator.smoothing import CountTables
+from fastbayes.networks.graph.spanning import by_relevance
 from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics

@@ -204,7 +204,7 @@ def _searched(
     scores = FamilyScores(rows, rule)
     watch = _Watch(rule, names, asked.time_limit, progress)
     if asked.search == "chow_liu":
-        parents = tree(scores, places[0] if places else 0)
+        parents = tree(scores, names, places[0] if places else 0)
         _check_along(parents, limits, names)
     elif asked.search == "exact":
         parents = best_graph(scores, limits)
