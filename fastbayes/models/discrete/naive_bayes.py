@@ -20,6 +20,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place, join
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.column_table import ClassNumbers
@@ -410,10 +411,9 @@ class NaiveBayes(AsNetwork, Iterative):
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
         places = self.schema_.places
-        for features, codes, _sizes in batch.codes:
-            for feature, column in zip(features, codes, strict=True):
-                rows = self._offsets[feature] + column.astype(np.int64)
-                out[:, places["categorical"][feature]] = self._tables[rows]
+        for feature, column in columns_of(batch.codes).items():
+            rows = self._offsets[feature] + column.astype(np.int64)
+            out[:, places["categorical"][feature]] = self._tables[rows]
         normals = zip(*self._gaussians, strict=True)
         curves, tails = self._densities.curves(), self._densities.students.parts
         for j, (x, place) in enumerate(zip(batch.numeric, places["numeric"], strict=True)):

@@ -14,6 +14,7 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 from fastbayes.models.discrete.averaged import super_parent_weights
 from fastbayes.models.discrete.family_model import FamilyTables, with_families
@@ -72,10 +73,9 @@ class RowsOf:
         """Return the rows of a batch."""
         assert batch.classes is not None
         states = np.empty((len(self._place), batch.n_rows), np.int32)
-        for features, codes, _ in batch.codes:
-            for feature, column in zip(features.tolist(), codes, strict=True):
-                if (at := self._place.get(feature)) is not None:
-                    states[at] = self._states[feature][column]
+        columns = columns_of(batch.codes)
+        for feature, at in self._place.items():
+            states[at] = self._states[feature][columns[feature]]
         y = batch.classes.astype(np.int64)
         weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
         gone = np.minimum(weight, 1.0)

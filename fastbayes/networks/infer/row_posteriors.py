@@ -322,15 +322,6 @@ class RowPosteriors:
         return table.gathered(index)
 
 
-def columns_of(codes: Any) -> dict[int, Column]:
-    """Return the codes of each feature of a batch."""
-    return {
-        int(feature): column
-        for group in codes
-        for feature, column in zip(group.features, group.codes, strict=True)
-    }
-
-
 class RowEvidence:
     """ln P(what is observed in a row); immutable but for tables made on first use.
 
