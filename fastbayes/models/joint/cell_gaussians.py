@@ -16,6 +16,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import check_finite
 from fastbayes.models.joint.joint import (
     Bools,
     CellIndex,
@@ -103,14 +104,6 @@ def prior_of(spreads: ColumnSpreads) -> NormalInverseWishart:
     """
     scale = np.diag(spreads.pooled)
     return NormalInverseWishart(spreads.mean, spreads.rest, KAPPA, len(scale) + 2.0, scale)
-
-
-def check_finite(scatter: Floats, names: Sequence[str]) -> None:
-    """Raise DataError where sums of squares, (p,), overflow."""
-    if not (fine := np.isfinite(scatter)).all():
-        raise DataError(
-            f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale it"
-        )
 
 
 def with_prior(groups: GroupMoments, prior: NormalInverseWishart) -> Backing:

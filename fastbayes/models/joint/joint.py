@@ -14,6 +14,7 @@ from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import alike
 from fastbayes.kernels.shared.codes import MOST_CODES, columns_of
 from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posterior
 from fastbayes.kernels.shared.scoring import EXACT, largest_sum
@@ -364,11 +365,7 @@ def patterns(bits: Bools) -> list[tuple[Bools, Ints]]:
     m, n = bits.shape
     if bits.all():
         return [(np.ones(m, np.bool_), np.arange(n))] if n else []
-    packed, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(which.ravel(), minlength=packed.shape[1]))
-    columns = np.unpackbits(packed, axis=0, count=m).T.astype(np.bool_)
-    return list(zip(columns, np.split(order, ends[:-1]), strict=True))
+    return list(alike(bits))
 
 
 def distinct_codes(

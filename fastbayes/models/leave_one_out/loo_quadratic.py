@@ -33,15 +33,13 @@ from fastbayes.models.numeric.covariance import (
 )
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.statistics import ClassScatter
-from fastbayes.statistics.class_moments import GroupMoments
+from fastbayes.statistics.class_moments import LEAST_SHARE, GroupMoments
 
 # Numbers of matrices of densities of their own that are made at a time.
 CHUNK = 1 << 20
 # Of a class that takes rows of all others every row makes a density: of so many, times the cube of
 # the columns, at most.
 MOST_WORK = 1e10
-# Less than this share of a scatter or a determinant has too few digits.
-LEAST_SHARE = 1e-6
 
 
 class LooQuadratic(LooScorer):

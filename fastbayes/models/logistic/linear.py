@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import counted_up
 from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.scoring import on_line, with_pairs
 from fastbayes.models.estimator.log_space import Floats
@@ -37,12 +38,6 @@ def rows_of_known(
     begins = offsets[:-1][of_line] + counted_up(lines) * (length + 2)[of_line]
     cells = length[of_line]
     return np.repeat(begins, cells) + counted_up(cells)
-
-
-def counted_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 0, 1, 2 ... below each of some numbers, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

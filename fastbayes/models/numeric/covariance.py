@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.smoothing import Spread, spread_of
+from fastbayes.models.estimator.smoothing import Spread, check_finite, spread_of
 from fastbayes.statistics.class_moments import GroupMoments
 
 # A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
@@ -188,11 +188,7 @@ def spreads(sums: GroupMoments, centre: Centre, names: Sequence[str]) -> tuple[F
         within = sums.scatter.sum(axis=-3)
         between = (n[..., None] * centre.apart**2).sum(axis=-2)
         every = diagonal(within) + between
-    if not (fine := np.isfinite(every)).all():
-        raise DataError(
-            f"column {names[int(np.argwhere(~fine)[0][-1])]!r}: squares of its values overflow; "
-            "rescale it"
-        )
+    check_finite(every, names)
     return within, np.divide(every, total, out=np.zeros_like(every), where=total > 0)
 
 

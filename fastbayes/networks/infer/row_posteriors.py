@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import alike
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.inference import LARGEST, Factor, best_order, log_eliminated
-from fastbayes.networks.infer.scorer import Network, alike
+from fastbayes.networks.infer.scorer import Network
 
 Column = NDArray[np.unsignedinteger]
 
