@@ -13,6 +13,7 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import Segment
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.discrete.family_model import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import dependence
@@ -32,8 +33,6 @@ CRITERIA = ("loo_joint", "loo", "cv", "cmi")
 READING = ("loo", "cv")
 # Folds of "cv".
 FOLDS = 10
-# A probability below this counts as this.
-CLIP = 1e-15
 
 Posterior = Callable[[Batch, Floats], object]
 
