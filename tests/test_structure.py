@@ -20,15 +20,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastbayes.kernels.numpy.fitting.information import pair_information
-from fastbayes.models.discrete.structure import (
+from fastbayes.models.discrete.structure import k_dependence, penalty, tree_dot
+from fastbayes.models.estimator.information import class_information
+from fastbayes.networks.graph.spanning import (
     by_relevance,
-    k_dependence,
     maximum_spanning_forest,
     maximum_spanning_tree,
-    penalty,
-    tree_dot,
 )
-from fastbayes.models.estimator.information import class_information
 
 Weights = NDArray[np.float64]
 # Few different weights, so that most of them tie; some are equal up to rounding only.

@@ -20,13 +20,14 @@ from fastbayes.cli.help import COMMON, BriefCommand, Option, given_to
 from fastbayes.core.decisions import loss_matrix
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.files import check_apart, check_target
+from fastbayes.core.numbers import is_number
 from fastbayes.core.picks import Picks, Selection
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.files import ON_ERROR
 from fastbayes.data.filesource import SCHEMA_MODES
 from fastbayes.data.paths import local_paths
 from fastbayes.data.pipes import Pipe
-from fastbayes.models.estimator.parameters import Parameter, is_number
+from fastbayes.models.estimator.parameters import Parameter
 from fastbayes.models.registry import by_name, candidates
 from fastbayes.networks.search.score import SCORES
 from fastbayes.scan.density_spec import KINDS

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.errors import ConvergenceWarning, warn
+from fastbayes.core.numbers import check_whole, is_number
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
@@ -26,12 +27,9 @@ NOT_ENOUGH = "raise max_iter, or tol"
 
 def check_iteration(tol: Any, max_iter: Any, name: str = "tol") -> None:
     """Raise ValueError where a bound of the error, or of steps, cannot be used."""
-    real = isinstance(tol, (int, float, np.number)) and not isinstance(tol, bool)
-    if not (real and 0 < tol < math.inf):
+    if not (is_number(tol) and 0 < tol < math.inf):
         raise ValueError(f"{name}={tol!r}: use a finite number > 0")
-    integer = isinstance(max_iter, (int, np.integer)) and not isinstance(max_iter, bool)
-    if not (integer and max_iter >= 1):
-        raise ValueError(f"max_iter={max_iter!r}: use a whole number >= 1")
+    check_whole("max_iter", max_iter, 1)
 
 
 class Step(NamedTuple, Generic[T]):

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-import numpy as np
+from fastbayes.core.numbers import check_whole
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -52,10 +52,8 @@ def _inside_worker() -> bool:
 
 def check_threads(threads: Any) -> None:
     """Raise ValueError where this is neither a positive whole number nor None."""
-    if threads is None:
-        return
-    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)) or threads < 1:
-        raise ValueError(f"threads={threads!r}: use a whole number >= 1, or None for all")
+    if threads is not None:
+        check_whole("threads", threads, 1, ", or None for all")
 
 
 def resolved_threads(threads: int | None) -> int:

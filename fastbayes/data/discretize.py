@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import checked_cuts
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.numbers import is_whole
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.arrays import Floats
@@ -295,8 +296,7 @@ def _method(given: Any, what: str) -> Method:
             f"{what}={given!r}: use 'mdl', 'quantile', 'width', ('quantile', n), ('width', n), or "
             "{column: one of these or a list of cut points}"
         )
-    whole = isinstance(bins, (int, np.integer)) and not isinstance(bins, bool)
-    if not whole or not 2 <= bins <= 1 << 16:
+    if not (is_whole(bins) and 2 <= bins <= 1 << 16):
         raise ValueError(f"{what}={given!r}: the bins must be a whole number from 2 to 65536")
     return Method(kind, int(bins))
 

@@ -18,6 +18,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import value_type
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.numbers import is_whole
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
@@ -51,7 +52,7 @@ class Folds(ABC):
 
 def checked_seed(seed: Any) -> int:
     """Return the seed of a random order."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+    if not is_whole(seed):
         raise ValueError(f"seed={seed!r}: use a whole number")
     return int(seed)
 

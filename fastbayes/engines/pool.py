@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from fastbayes.core.errors import FastBayesError
+from fastbayes.core.numbers import check_whole
 from fastbayes.core.threads import default_threads
 from fastbayes.engines.shares import Paths
 from fastbayes.kernels import dispatch
@@ -62,8 +63,8 @@ def paths(
     >>> fb.engines.pool.paths("flights/*.parquet", processes=2)
     <Paths 'flights/*.parquet' in 8 parts>
     """
-    if processes is not None and not (isinstance(processes, int) and processes >= 1):
-        raise ValueError(f"processes={processes!r}: use a whole number >= 1, or None for all")
+    if processes is not None:
+        check_whole("processes", processes, 1, ", or None for all")
     n = default_threads() if processes is None else processes
     return Paths(source, _Processes(n, start).map, PARTS * n, filesystem)
 

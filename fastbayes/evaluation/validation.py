@@ -19,10 +19,9 @@ from fastbayes.core.decisions import check_proba, conditional_risk, loss_matrix,
 from fastbayes.core.errors import DataError
 from fastbayes.core.text_tables import ShortRepr, aligned
 from fastbayes.evaluation.roc_auc import RocAuc
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.log_space import row_argmax, row_max, row_sum
 
-# A probability below this counts as this in the log-loss.
-CLIP = 1e-15
 N_BINS = 10
 
 

@@ -26,12 +26,13 @@ from fastbayes.data.segments import Place, Segment, Source
 from fastbayes.data.source import as_at_fit, open_source
 from fastbayes.data.unify import is_text
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.networks.graph.coded import Coded, Floats
 from fastbayes.networks.graph.dag import Names
 from fastbayes.networks.graph.query_result import QueryResult, QueryResults, as_column
 from fastbayes.networks.graph.tables import NetworkTables
 from fastbayes.networks.infer import inference
-from fastbayes.networks.infer.row_posteriors import Column, RowEvidence, RowPosteriors, columns_of
+from fastbayes.networks.infer.row_posteriors import Column, RowEvidence, RowPosteriors
 from fastbayes.scan import row_blocks
 
 logger = logging.getLogger("fastbayes")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
+from fastbayes.core.numbers import check_whole
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
@@ -195,8 +196,7 @@ class SampleMixin(NetworkTables):
         max_cells: float,
     ) -> Iterator[pa.RecordBatch]:
         self._check_fitted()
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise ValueError(f"n={n!r}: use a whole number >= 0")
+        check_whole("n", n, 0)
         steps = inference.drawing(self.coded(sparse=True), self._evidence(evidence), max_cells)
         draws = [_Draw.of(step) for step in steps]
         schema = self._columns()

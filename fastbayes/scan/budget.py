@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.files import physical_memory
+from fastbayes.core.numbers import is_number
 from fastbayes.core.schema import Shape
 from fastbayes.core.threads import in_order
 from fastbayes.data.encode import Encoder, LookedUp
@@ -199,10 +200,7 @@ class ReadShare:
 
 def check_limit(limit: Any) -> None:
     """Raise ValueError where a memory limit is no number of bytes."""
-    if limit is None:
-        return
-    number = isinstance(limit, (int, float, np.number)) and not isinstance(limit, bool)
-    if not number or limit != limit or abs(limit) == math.inf:
+    if limit is not None and not (is_number(limit) and -math.inf < limit < math.inf):
         raise ValueError(f"memory_limit={limit!r}: use a number of bytes, or None")
 
 

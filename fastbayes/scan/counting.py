@@ -17,6 +17,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.files import written_by
 from fastbayes.core.ledger import Ledger, batch_of
+from fastbayes.core.numbers import is_whole
 from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
 from fastbayes.core.schema import Schema
 from fastbayes.core.threads import in_order, resolved_threads
@@ -139,8 +140,7 @@ def with_folds(
 
 def number_of_folds(folds: Any) -> int | None:
     """Return a number of folds; None of a column, an array, or what `with_folds` refuses."""
-    number = isinstance(folds, (int, np.integer)) and not isinstance(folds, bool) and folds >= 2
-    return int(folds) if number else None
+    return int(folds) if is_whole(folds) and folds >= 2 else None
 
 
 def folds_apart(

@@ -24,6 +24,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Segment, Source
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.scan import row_blocks
 from fastbayes.scan.deduplicate import SAMPLE, DistinctRows, countable, joint, repeats, summed
 from fastbayes.scan.request import Counter, Partial, ScanRequest
@@ -493,12 +494,10 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
         for batch, weight in part():
             if hopeless[0] or not batch.n_rows:
                 break
-            columns: list[Any] = [None] * len(schema.categorical)
-            for group in batch.codes:
-                for feature, codes in zip(group.features.tolist(), group.codes, strict=True):
-                    columns[feature] = codes
+            columns = columns_of(batch.codes)
             assert batch.classes is not None
-            codes = joint([*columns, batch.classes], sizes)
+            each = (columns[feature] for feature in range(len(schema.categorical)))
+            codes = joint([*each, batch.classes], sizes)
             if batch.n_rows >= SAMPLE and not repeats(codes):
                 hopeless[0] = True
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +15,17 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import overflowed, two_sum
 from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import GONE, STRETCH, CellRuns, Run, cells_of
-from fastbayes.statistics.class_moments import by_class, counts_left, refuse_noise, root_mean_square
+from fastbayes.statistics.class_moments import (
+    GroupMoments,
+    by_class,
+    counts_left,
+    refuse_noise,
+    root_mean_square,
+)
 from fastbayes.statistics.joint_moments import check_matrices
 
 # What a retraction leaves of a cell's scatter below this share is rounding.
 ROUNDING = 1e-10
-
-
-class GroupMoments(NamedTuple):
-    """Moments of groups of rows.
-
-    n        (n,) rows, or sums of weights
-    mean     (n, p)
-    rest     (n, p) what rounding took from the mean
-    scatter  (n, p, p) sum of w (x - mean)(x - mean)^T
-    """
-
-    n: Floats
-    mean: Floats
-    rest: Floats
-    scatter: Floats
 
 
 def together(a: GroupMoments, b: GroupMoments) -> GroupMoments:

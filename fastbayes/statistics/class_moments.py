@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,21 @@ ROUNDING = 1e-12
 
 # Feature and class of a place in an array.
 Where = Callable[..., tuple[int, int]]
+
+
+class GroupMoments(NamedTuple):
+    """Moments of groups of rows; axes before the last hold those of other data.
+
+    n        (..., n_groups) rows, or sums of weights
+    mean     (..., n_groups, p)
+    rest     (..., n_groups, p) what rounding took from the mean
+    scatter  (..., n_groups, p, p) sum of w (x - mean)(x - mean)^T
+    """
+
+    n: Floats
+    mean: Floats
+    rest: Floats
+    scatter: Floats
 
 
 def root_mean_square(count: Floats, scatter: Floats) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Schema, Shape
+from fastbayes.kernels.shared.arrays import counted_up
 from fastbayes.statistics.base import Classes, Floats, Ints, Statistic, close, union
 
 # What says where groups stand is little beside the counts, up to so many groups.
@@ -243,7 +244,7 @@ class PackedCounts(Statistic):
         if (
             np.array_equal(features, np.arange(len(old.sizes)))
             and np.array_equal(wanted.widths, old.widths)
-            and np.array_equal(places, _counted_up(wanted.widths))
+            and np.array_equal(places, counted_up(wanted.widths))
         ):
             # Cells stay where they are, and classes alone are others, as in every fold of the same.
             cells = result.reshape(-1, wanted.n_classes)
@@ -413,9 +414,3 @@ def _move(
         target, source = (lo + np.flatnonzero(there)) * new.n_classes, source[there]
         for c in kept.tolist():
             out[target + c] = flat[source + classes[c]]
-
-
-def _counted_up(widths: Ints) -> Ints:
-    """Return 0, 1, 2 ... below each of some numbers, one after the other."""
-    ends = np.cumsum(widths)
-    return np.arange(int(widths.sum())) - np.repeat(ends - widths, widths)

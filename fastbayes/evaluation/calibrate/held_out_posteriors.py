@@ -23,16 +23,16 @@ from fastbayes.evaluation.validate.scoring import (
     fitted_without_folds,
     scores,
 )
-from fastbayes.models.estimator.log_space import Floats, normalise, row_max
-from fastbayes.models.estimator.loo_base import LooScorer
-from fastbayes.models.estimator.protocol import (
+from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
     check_weight,
     encode_labels,
-    fresh,
     split_target,
 )
+from fastbayes.models.estimator.log_space import Floats, normalise, row_max
+from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.leave_one_out.loo import loo_scorer
 from fastbayes.scan.counting import Opened, folds_apart, with_folds
 

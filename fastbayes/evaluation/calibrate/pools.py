@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.iteration import NOISE, Found, Step, Steps, converged
 from fastbayes.evaluation.calibrate.posterior_maps import RowBuffer, Temperature
-from fastbayes.evaluation.validation import CLIP
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.log_space import Floats, normalise, row_sum
 
 # Posteriors that are held to learn from (16 MiB), over rows, models and classes.

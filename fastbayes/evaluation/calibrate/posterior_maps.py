@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
-from fastbayes.evaluation.validation import CLIP
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.explanation import LEAST_NATS
 from fastbayes.models.estimator.log_space import (
     Floats,

@@ -25,13 +25,14 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
+from fastbayes.core.numbers import check_whole, is_number
 from fastbayes.core.picks import Picks, free_name
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.columns import floats
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Census, Draw, Drawn, Increments
+from fastbayes.data.folds import Census, Draw, Drawn, Increments, checked_seed
 from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Place, Segment, Source, check_rereadable
 from fastbayes.evaluation.calibrate.calibration import Calibrated
@@ -163,10 +164,8 @@ def learning_curve(
     >>> curve.accuracy[:, -1].mean(axis=1).round(2)
     array([0.4, 1. ])
     """
-    if isinstance(repeats, bool) or not isinstance(repeats, (int, np.integer)) or repeats < 1:
-        raise ValueError(f"repeats={repeats!r}: use a whole number >= 1")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise ValueError(f"seed={seed!r}: use a whole number")
+    check_whole("repeats", repeats, 1)
+    checked_seed(seed)
     sure = check_confidence(confidence)
     require_labels("learning_curve", target)
     opened = opened_to_learn(
@@ -243,7 +242,7 @@ def _test_rows(test: Any, n_rows: int) -> int:
 
 def _rows(size: Any, of: int) -> int | None:
     """Return a number of rows, or of a share of them; None where it is neither."""
-    if isinstance(size, bool) or not isinstance(size, (int, float, np.number)):
+    if not is_number(size):
         return None
     x = float(size)
     # 1 is a row, but 1.0 all of them, as scikit-learn has it.

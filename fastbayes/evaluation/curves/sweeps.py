@@ -25,15 +25,15 @@ from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier
-from fastbayes.models.estimator.protocol import (
+from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
     check_length,
     check_weight,
     encode_labels,
-    fresh,
     split_target,
 )
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
 from fastbayes.models.sklearn.array_rows import BLOCK_CELLS
 from fastbayes.models.sklearn.naive_bayes import BernoulliNB

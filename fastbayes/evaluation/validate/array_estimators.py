@@ -17,6 +17,7 @@ from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.schema import Schema
 from fastbayes.data.segments import Segment, Source
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.models.estimator.base import TableRows
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import LooScorer
@@ -47,10 +48,9 @@ class FeatureMatrix:
     def __call__(self, batch: Batch) -> Floats:
         """Return the matrix of rows, (n_rows, n_features)."""
         found = np.full((batch.n_rows, self.n), np.nan)
-        for group in batch.codes:
-            for feature, codes in zip(group.features.tolist(), group.codes, strict=True):
-                known = codes < self._sizes[feature]
-                found[known, self._categorical[feature]] = codes[known]
+        for feature, codes in columns_of(batch.codes).items():
+            known = codes < self._sizes[feature]
+            found[known, self._categorical[feature]] = codes[known]
         for at, column in zip(self._numeric, batch.numeric, strict=True):
             found[:, at] = column
         return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import ShortRepr, aligned, size
 from fastbayes.evaluation.validate.cross_validation import Validation
-from fastbayes.evaluation.validation import CLIP
+from fastbayes.kernels.shared.nested import CLIP
 
 # Log-losses closer than this share of themselves are equal.
 SAME = 1e-12

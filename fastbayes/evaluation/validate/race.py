@@ -22,7 +22,8 @@ from fastbayes.data.memory import TableSource
 from fastbayes.data.segments import Segment
 from fastbayes.evaluation.validate.scored_rows import Parts, ScoredBlock
 from fastbayes.evaluation.validate.scoring import Contestant, Score, score_block
-from fastbayes.evaluation.validation import CLIP, Evaluator
+from fastbayes.evaluation.validation import Evaluator
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.scan import engine
 from fastbayes.scan.counting import Opened, census_of
 from fastbayes.scan.request import Counter, Progress

@@ -39,7 +39,8 @@ from fastbayes.evaluation.validate.scored_rows import (
     RowEncoding,
     ScoredBlock,
 )
-from fastbayes.evaluation.validation import CLIP, Evaluation, Evaluator
+from fastbayes.evaluation.validation import Evaluation, Evaluator
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.base import Scans, check_learnable, forget_scorers
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import packed, unpacked

@@ -235,14 +235,11 @@ class LooAverage(LooScorer):
             *(["subsumption"] if self.implied is not None else []),
         )
         self.given = model.class_prior is not None
-        offsets = self.cells.offsets
-        n = self.cells.n
-        self.known = np.add.reduceat(n, offsets[:-1]) if len(offsets) > 1 else self.cells.known
 
     def _scorers(self, cells: float) -> tuple[Any, Any]:
         mine, rule = self.cells, self.rule
         scorer = dispatch.load("scoring.averages", cells).AverageScorer
-        known = self.known[mine.feature]
+        known = self.cells.known[mine.feature]
         everyone = without(known.sum(axis=1, keepdims=True))
         weight = np.where(mine.hidden, 0.0, self._weight(mine.feature, without(mine.n.sum(axis=1))))
         made = []
@@ -294,7 +291,7 @@ class LooAverage(LooScorer):
             if not weight.any():
                 continue
             total += weight
-            known = self.known[p]
+            known = self.cells.known[p]
             one = logs(
                 weight[:, None]
                 * self._own(

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.iteration import Convergence, Found, Step, Steps, converged
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.loo_base import without
 from fastbayes.models.estimator.parameters import number, parameter
 from fastbayes.models.estimator.smoothing import CountTables, logs
 
@@ -50,8 +51,6 @@ NOISE = 1e-11
 # Steps of a concentration in a sweep; by how much its logarithm may move in the last one, and how
 # many there may be, by default.
 STEPS, TOL, SWEEPS = 2, 1e-3, 200
-# What a subtraction leaves of a sum of weights below this share of it is rounding.
-ROUNDING = 1e-12
 
 
 class _Level:
@@ -215,7 +214,7 @@ def _sweeps(
         direct = total
         if depth + 1 < len(flat):
             below = flat[depth + 1].reshape(len(total), -1, total.shape[1]).sum(axis=1)
-            direct = np.where(total - below > ROUNDING * total, total - below, 0.0)
+            direct = without(total, below)
         levels.append(_Level(total, direct, levels[-1] if levels else None, half))
     n_values = flat[0].shape[1]
     root = _root(flat[0].sum(axis=0), choices, alpha)

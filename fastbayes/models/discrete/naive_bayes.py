@@ -20,6 +20,7 @@ from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place, join
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.models.discrete.family_model import AsNetwork
 from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.column_table import ClassNumbers
@@ -57,6 +58,7 @@ from fastbayes.models.estimator.smoothing import (
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
 from fastbayes.models.numeric import student
+from fastbayes.models.numeric.covariance import log_gamma
 from fastbayes.models.numeric.loo_gaussian import LooGaussians, some_columns
 from fastbayes.models.numeric.numeric_density import ColumnDensities, densities, log_density
 from fastbayes.scan import engine
@@ -410,10 +412,9 @@ class NaiveBayes(AsNetwork, Iterative):
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
         places = self.schema_.places
-        for features, codes, _sizes in batch.codes:
-            for feature, column in zip(features, codes, strict=True):
-                rows = self._offsets[feature] + column.astype(np.int64)
-                out[:, places["categorical"][feature]] = self._tables[rows]
+        for feature, column in columns_of(batch.codes).items():
+            rows = self._offsets[feature] + column.astype(np.int64)
+            out[:, places["categorical"][feature]] = self._tables[rows]
         normals = zip(*self._gaussians, strict=True)
         curves, tails = self._densities.curves(), self._densities.students.parts
         for j, (x, place) in enumerate(zip(batch.numeric, places["numeric"], strict=True)):
@@ -543,17 +544,10 @@ def log_evidence(counts: ValueCounts, alpha: float, *, missing: str) -> Floats:
         n = counts.counts[first : first + size + as_value]
         below = alpha * len(n)
         if len(n):
-            terms = _log_gamma(alpha + n) - math.lgamma(alpha)
-            terms = terms.sum(axis=0) - _log_gamma(below + n.sum(axis=0)) + math.lgamma(below)
+            terms = log_gamma(alpha + n) - math.lgamma(alpha)
+            terms = terms.sum(axis=0) - log_gamma(below + n.sum(axis=0)) + math.lgamma(below)
             result[j] = terms.sum()
     return result
-
-
-def _log_gamma(x: NDArray[Any]) -> Floats:
-    """Return ln of the gamma function; counts repeat, so each is worked out once."""
-    distinct, where = np.unique(x, return_inverse=True)
-    values = np.array([math.lgamma(v) for v in distinct.tolist()])
-    return np.asarray(values[where.reshape(x.shape)])
 
 
 def expectation_maximisation(

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fastbayes.core.errors import MemoryLimitError, SchemaError
 from fastbayes.data.segments import Segment
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.models.discrete.family_model import FamilyModel, FamilyTables, with_families
 from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
@@ -423,11 +424,10 @@ def _coded(
         for _block, encoded in blocks:
             batch = encoded.batch
             columns: dict[str, Any] = {}
-            for features, codes, _sizes in batch.codes:
-                for f, column in zip(features.tolist(), codes, strict=True):
-                    hidden = column >= sizes[names[f]]
-                    mask = hidden if hidden.any() else None
-                    columns[names[f]] = pa.array(column.copy(), mask=mask)
+            for f, column in columns_of(batch.codes).items():
+                hidden = column >= sizes[names[f]]
+                mask = hidden if hidden.any() else None
+                columns[names[f]] = pa.array(column.copy(), mask=mask)
             assert batch.classes is not None
             whole = {name: columns[name] for name in nodes}
             whole[target] = pa.array(batch.classes.copy())

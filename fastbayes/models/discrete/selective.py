@@ -14,14 +14,16 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import SchemaError
 from fastbayes.data.segments import Segment
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.nested import Averages, NestedRows, Networks
 from fastbayes.models.discrete.averaged import super_parent_weights
 from fastbayes.models.discrete.family_model import FamilyTables, with_families
-from fastbayes.models.discrete.structure import by_relevance, relevance
+from fastbayes.models.discrete.structure import relevance
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import PriorWithout
 from fastbayes.models.estimator.smoothing import CountTables
+from fastbayes.networks.graph.spanning import by_relevance
 from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics import PairCounts
 from fastbayes.statistics.bundle import Statistics
@@ -71,10 +73,9 @@ class RowsOf:
         """Return the rows of a batch."""
         assert batch.classes is not None
         states = np.empty((len(self._place), batch.n_rows), np.int32)
-        for features, codes, _ in batch.codes:
-            for feature, column in zip(features.tolist(), codes, strict=True):
-                if (at := self._place.get(feature)) is not None:
-                    states[at] = self._states[feature][column]
+        columns = columns_of(batch.codes)
+        for feature, at in self._place.items():
+            states[at] = self._states[feature][columns[feature]]
         y = batch.classes.astype(np.int64)
         weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
         gone = np.minimum(weight, 1.0)

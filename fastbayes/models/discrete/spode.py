@@ -13,15 +13,17 @@ from fastbayes.core.batch import Batch, taken
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.data.folds import FoldsByPlace
 from fastbayes.data.segments import Segment
+from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.discrete.family_model import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
-from fastbayes.models.discrete.structure import by_relevance, dependence
+from fastbayes.models.discrete.structure import dependence
 from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
 from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, left_out
+from fastbayes.networks.graph.spanning import by_relevance
 from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics.bundle import Statistics
@@ -31,8 +33,6 @@ CRITERIA = ("loo_joint", "loo", "cv", "cmi")
 READING = ("loo", "cv")
 # Folds of "cv".
 FOLDS = 10
-# A probability below this counts as this.
-CLIP = 1e-15
 
 Posterior = Callable[[Batch, Floats], object]
 

@@ -22,8 +22,6 @@ from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import (
     counts_of_tree,
     dependence,
-    maximum_spanning_forest,
-    maximum_spanning_tree,
     penalty,
     relevance,
 )
@@ -39,6 +37,7 @@ from fastbayes.models.estimator.parameters import (
     tolerance,
 )
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
+from fastbayes.networks.graph.spanning import maximum_spanning_forest, maximum_spanning_tree
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
 

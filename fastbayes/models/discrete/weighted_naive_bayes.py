@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.models.discrete.naive_bayes import alpha_and_prior
 from fastbayes.models.estimator.base import Classifier, Scans, check_learnable
 from fastbayes.models.estimator.column_table import Distribution
@@ -264,9 +265,8 @@ class WeightedNaiveBayes(Classifier):
         )
 
     def _contributions(self, batch: Batch, out: Floats) -> None:
-        for features, codes, _sizes in batch.codes:
-            for feature, column in zip(features, codes, strict=True):
-                out[:, feature] = self._tables[self._offsets[feature] + column.astype(np.int64)]
+        for feature, column in columns_of(batch.codes).items():
+            out[:, feature] = self._tables[self._offsets[feature] + column.astype(np.int64)]
 
     # -- saving --------------------------------------------------------------------------------
 

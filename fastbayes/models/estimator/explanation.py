@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fastbayes.core.numbers import is_whole
 from fastbayes.core.text_tables import cell
 from fastbayes.models.estimator.log_space import Floats
 
@@ -94,8 +95,7 @@ class Explanation:
         array([0.    , 0.5493])
         """
         n_rows = len(self.contributions)
-        whole = isinstance(row, (int, np.integer)) and not isinstance(row, bool)
-        if not (whole and 0 <= row < n_rows):
+        if not (is_whole(row) and 0 <= row < n_rows):
             rows = f"{n_rows:,} row{'s' * (n_rows != 1)}"
             raise ValueError(f"row={row!r}: there are {rows}, counted from 0")
         rest = [] if self.remainder is None else [self.remainder[row]]

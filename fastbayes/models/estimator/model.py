@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.decisions import Decisions, decide
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.iteration import check_iteration, converged, squarem
+from fastbayes.core.numbers import check_whole
 from fastbayes.core.picks import free_name, unknown_column
 from fastbayes.data.source import frame_of_engine
 from fastbayes.kernels import dispatch
@@ -383,8 +384,7 @@ class Prediction(Estimator):
             When a class is unknown, or y is not of length n.
         """
         self._check_fitted()
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise ValueError(f"n={n!r}: use a whole number >= 0")
+        check_whole("n", n, 0)
         random = np.random.default_rng(seed)
         codes = class_codes(self.classes_, self._class_margin(), int(n), y, random)
         columns = self._drawn(codes, random)

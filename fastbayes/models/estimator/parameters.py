@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, dataclass_transform
 import numpy as np
 
 from fastbayes.core.batch import GREATEST
-from fastbayes.core.numbers import as_float
+from fastbayes.core.numbers import as_float, check_whole, is_number
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import check_threads
 from fastbayes.scan.budget import check_limit
@@ -199,11 +199,6 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in text.split("\n"))
 
 
-def is_number(value: Any) -> bool:
-    """Return whether a parameter is a real number; truth values are not."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
 def _among(value: Any, choices: tuple[Any, ...]) -> bool:
     """Return whether a value is one of some words and numbers."""
     simple = is_number(value) or isinstance(value, str)
@@ -238,9 +233,7 @@ def whole(least: int, *, besides: tuple[Any, ...] = ()) -> Check:
     def check(name: str, value: Any) -> None:
         if _among(value, besides):
             return
-        integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not integer or value < least:
-            raise ValueError(f"{name}={value!r}: use a whole number >= {least}{others}")
+        check_whole(name, value, least, others)
 
     return check
 

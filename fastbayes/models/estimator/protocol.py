@@ -11,28 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import SchemaError, not_fitted, refuse
 from fastbayes.models.estimator.inputs import (
-    check_features,
     check_labels,
     check_length,
     check_weight,
-    encode_labels,
-    feature_names,
-    is_sparse,
     split_target,
 )
 from fastbayes.models.estimator.parameters import HasParameters, fitted
-
-__all__ = [
-    "Estimator",
-    "check_features",
-    "check_labels",
-    "check_length",
-    "check_weight",
-    "encode_labels",
-    "feature_names",
-    "is_sparse",
-    "split_target",
-]
 
 UNCHANGED = "$UNCHANGED$"  # the value of sklearn.utils.metadata_routing.UNCHANGED
 

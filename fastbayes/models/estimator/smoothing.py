@@ -409,6 +409,13 @@ class ConditionalTable:
         return cells.spread(beside, table)
 
 
+def check_finite(squares: Floats, names: Sequence[str]) -> None:
+    """Raise DataError where sums of squares, (..., p), overflow, with the name of the column."""
+    if not (fine := np.isfinite(squares)).all():
+        column = names[int(np.argwhere(~fine)[0][-1])]
+        raise DataError(f"column {column!r}: squares of its values overflow; rescale it")
+
+
 def logs(probabilities: Floats) -> Floats:
     """Return logarithms; ln 0 is -inf."""
     with np.errstate(divide="ignore"):
@@ -616,11 +623,7 @@ def spread_of(
             used = shared[..., None] + np.zeros(n.shape)
         else:
             used = np.where(n > ddof, scatter / (n - ddof), shared[..., None])
-    if not (fine := np.isfinite(overall)).all():
-        raise DataError(
-            f"column {names[int(np.argwhere(~fine)[0][-1])]!r}: squares of its values overflow; "
-            "rescale it"
-        )
+    check_finite(overall, names)
     constant = within == 0
     if isinstance(var_floor, str):
         # What is pooled is no less than what it is pooled from.

@@ -16,6 +16,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import check_finite
 from fastbayes.models.joint.joint import (
     Bools,
     CellIndex,
@@ -38,7 +39,8 @@ from fastbayes.models.numeric.covariance import (
     regular,
     standardised,
 )
-from fastbayes.statistics.cell_scatter import GroupMoments, pooled
+from fastbayes.statistics.cell_scatter import pooled
+from fastbayes.statistics.class_moments import GroupMoments
 from fastbayes.statistics.joint_moments import JointMoments
 
 # Least variance of a class that has a density of its own, as a share of that of all rows.
@@ -86,24 +88,13 @@ def merged(groups: GroupMoments, parent: Backing, kappa: float) -> Backing:
         return Backing(mean, rest, w * own + (1 - w) * parent.covariance + w * (1 - w) * between)
 
 
-class KnownMoments(NamedTuple):
-    """Moments of groups of rows in which numbers may be missing.
+def known_moments(moments: JointMoments) -> GroupMoments:
+    """Return what moments two by two tell of groups of rows in which numbers may be missing.
 
-    n        (n, p) rows in which each number is known
-    mean     (n, p) of these
-    rest     (n, p) what rounding took from the mean
-    scatter  (n, p, p) sums of products of deviations from it, 0 where a number is missing
+    n is (n_groups, p) then, the rows in which each number is known, and the scatter 0 where one is
+    missing.
     """
-
-    n: Floats
-    mean: Floats
-    rest: Floats
-    scatter: Floats
-
-    @classmethod
-    def of(cls, moments: JointMoments) -> KnownMoments:
-        """Return those that moments two by two tell."""
-        return cls(moments.known(), *moments.of_all())
+    return GroupMoments(moments.known(), *moments.of_all())
 
 
 def prior_of(spreads: ColumnSpreads) -> NormalInverseWishart:
@@ -115,15 +106,7 @@ def prior_of(spreads: ColumnSpreads) -> NormalInverseWishart:
     return NormalInverseWishart(spreads.mean, spreads.rest, KAPPA, len(scale) + 2.0, scale)
 
 
-def check_finite(scatter: Floats, names: Sequence[str]) -> None:
-    """Raise DataError where sums of squares, (p,), overflow."""
-    if not (fine := np.isfinite(scatter)).all():
-        raise DataError(
-            f"column {names[int(np.argmin(fine))]!r}: squares of its values overflow; rescale it"
-        )
-
-
-def with_prior(groups: KnownMoments, prior: NormalInverseWishart) -> Backing:
+def with_prior(groups: GroupMoments, prior: NormalInverseWishart) -> Backing:
     """Return expected means and covariances of groups of rows, by a prior of p + 2 degrees.
 
     covariance = D (scale + S + d d^T) D, with D = diag((n + 1)^(-1/2)) and d = (n kappa /
@@ -294,7 +277,7 @@ class CellGaussians:
         self.prior: NormalInverseWishart | None = None
         self.known, self._rows = known, np.repeat(of_class.n[:, None], p, axis=1)
         if known is not None and p:
-            moments = KnownMoments.of(known)
+            moments = known_moments(known)
             self._rows = moments.n
             each = moments.n, moments.mean, moments.rest, diagonal(moments.scatter)
             spreads = ColumnSpreads.of(*(part.T for part in each))

@@ -14,7 +14,8 @@ from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import Convergence
 from fastbayes.kernels import dispatch
-from fastbayes.kernels.shared.codes import MOST_CODES
+from fastbayes.kernels.shared.arrays import alike
+from fastbayes.kernels.shared.codes import MOST_CODES, columns_of
 from fastbayes.kernels.shared.posterior import JointScorer, to_class, to_posterior
 from fastbayes.kernels.shared.scoring import EXACT, largest_sum
 from fastbayes.models.discrete.one_dependence import by_chain_rule, code_rows
@@ -364,23 +365,17 @@ def patterns(bits: Bools) -> list[tuple[Bools, Ints]]:
     m, n = bits.shape
     if bits.all():
         return [(np.ones(m, np.bool_), np.arange(n))] if n else []
-    packed, which = np.unique(np.packbits(bits, axis=0), axis=1, return_inverse=True)
-    order = np.argsort(which.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(which.ravel(), minlength=packed.shape[1]))
-    columns = np.unpackbits(packed, axis=0, count=m).T.astype(np.bool_)
-    return list(zip(columns, np.split(order, ends[:-1]), strict=True))
+    return list(alike(bits))
 
 
 def distinct_codes(
     batch_codes: Sequence[Codes], n_rows: int, widths: Sequence[int], cells: float
 ) -> tuple[NDArray[np.uint32], Ints]:
     """Return the number of each row's cell, and the codes of the cells, (m, n_cells)."""
-    columns: list[Any] = [None] * len(widths)
-    for features, block, _ in batch_codes:
-        for feature, column in zip(features.tolist(), block, strict=True):
-            columns[feature] = column
-    if not columns or not n_rows:
-        return np.zeros(n_rows, np.uint32), np.zeros((len(columns), min(n_rows, 1)), np.int64)
+    if not len(widths) or not n_rows:
+        return np.zeros(n_rows, np.uint32), np.zeros((len(widths), min(n_rows, 1)), np.int64)
+    found = columns_of(batch_codes)
+    columns = [found[feature] for feature in range(len(widths))]
     group, first = dispatch.load("counting.joint_codes", cells).factorise(columns, widths)
     return group, np.array([column[first] for column in columns], np.int64)
 

@@ -22,8 +22,8 @@ from fastbayes.models.estimator.smoothing import log_prior
 from fastbayes.models.joint.cell_gaussians import (
     CellGaussians,
     CellMixture,
-    KnownMoments,
     MixtureScorer,
+    known_moments,
 )
 from fastbayes.models.joint.joint import TAU, JointTable, JointTableScorer, drawn_cells
 from fastbayes.models.numeric.gaussian import SHARES_PRIOR, listed, named
@@ -288,7 +288,7 @@ class JointGaussian(Classifier, Iterative):
         else:
             says += ", of rows in which every number is known"
             missing = np.full(len(self.classes_), np.nan)
-        moments = KnownMoments.of(_two_by_two(self.statistics_, all_rows=self._student))
+        moments = known_moments(_two_by_two(self.statistics_, all_rows=self._student))
         rows = moments.n[:, place]
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(rows > 0, moments.mean[:, place] + moments.rest[:, place], np.nan)

@@ -26,9 +26,9 @@ from fastbayes.models.joint.cell_gaussians import (
     FLOOR,
     Backing,
     CellMixture,
-    KnownMoments,
     MixtureScorer,
     Numbers,
+    known_moments,
     log_density,
     merged,
     stretches,
@@ -37,8 +37,7 @@ from fastbayes.models.joint.cell_gaussians import (
 )
 from fastbayes.models.joint.joint import Bools, JointTableScorer, distinct_codes, patterns
 from fastbayes.models.numeric.covariance import diagonal, normals_of
-from fastbayes.statistics.cell_scatter import GroupMoments
-from fastbayes.statistics.class_moments import LEAST_SHARE
+from fastbayes.statistics.class_moments import LEAST_SHARE, GroupMoments
 from fastbayes.statistics.joint_moments import JointMoments
 
 
@@ -85,7 +84,7 @@ def less(groups: GroupMoments, x: Floats, gone: Floats) -> GroupMoments:
     return GroupMoments(np.where(some, left, 0.0), mean, rest, scatter)
 
 
-def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> KnownMoments:
+def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> GroupMoments:
     """Return moments of the class of each row without the row, which weighs so much.
 
     x  (n_rows, p), NaN where a number is missing: the class took the others.
@@ -99,7 +98,7 @@ def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> Know
         count, mean = count * both, np.where(both, mean, 0.0)
     row = JointMoments(count, mean, np.zeros_like(mean), nothing)
     own = JointMoments(*(part[y] for part in of_class.arrays()))
-    left, before = KnownMoments.of(own.without(row)), KnownMoments.of(of_class).scatter
+    left, before = known_moments(own.without(row)), known_moments(of_class).scatter
     # What rounding leaves of the scatter of one row is none.
     kept = (diagonal(left.scatter) > ROUNDING * diagonal(before)[y]) & (left.n > 0)
     scatter = np.where(kept[:, :, None] & kept[:, None, :], left.scatter, 0.0)

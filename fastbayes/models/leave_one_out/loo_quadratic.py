@@ -21,7 +21,6 @@ from fastbayes.models.estimator.smoothing import Smoothing, Spread
 from fastbayes.models.numeric.conjugate import predictive, prior_of
 from fastbayes.models.numeric.covariance import (
     TOLERANCE,
-    MomentSums,
     Normals,
     centre_of,
     diagonal,
@@ -34,14 +33,13 @@ from fastbayes.models.numeric.covariance import (
 )
 from fastbayes.models.numeric.loo_gaussian import LooGaussians
 from fastbayes.statistics import ClassScatter
+from fastbayes.statistics.class_moments import LEAST_SHARE, GroupMoments
 
 # Numbers of matrices of densities of their own that are made at a time.
 CHUNK = 1 << 20
 # Of a class that takes rows of all others every row makes a density: of so many, times the cube of
 # the columns, at most.
 MOST_WORK = 1e10
-# Less than this share of a scatter or a determinant has too few digits.
-LEAST_SHARE = 1e-6
 
 
 class LooQuadratic(LooScorer):
@@ -273,7 +271,7 @@ class LooQuadratic(LooScorer):
         """Return where one row is left, or none, which has no scatter."""
         return (left <= 0) if self.weighted else (left <= 1)
 
-    def _sums_without(self, x: Floats, y: NDArray[np.intp], gone: Floats) -> MomentSums:
+    def _sums_without(self, x: Floats, y: NDArray[np.intp], gone: Floats) -> GroupMoments:
         """Return the moments of all classes without each row, (n_rows, n_classes, ...)."""
         every, some = np.arange(len(x)), self.sums
         n, mean, rest, scatter = (np.broadcast_to(a, (len(x), *a.shape)).copy() for a in some)
@@ -289,19 +287,19 @@ class LooQuadratic(LooScorer):
         scatter[every, y] = np.where(flat[:, :, None] | flat[:, None, :], 0.0, after)
         gone_all = left <= 0
         mean[every[gone_all], y[gone_all]] = rest[every[gone_all], y[gone_all]] = 0.0
-        return MomentSums(n, mean, rest, scatter)
+        return GroupMoments(n, mean, rest, scatter)
 
-    def _anew(self, x: Floats, sums: MomentSums, only: NDArray[np.int64] | None = None) -> Floats:
+    def _anew(self, x: Floats, sums: GroupMoments, only: NDArray[np.int64] | None = None) -> Floats:
         """Return log densities of rows by moments of their own, of some or all classes."""
         k, p = self.sums.mean.shape
         step = max(1, CHUNK // (k * p * p))
         found = []
         for lo in range(0, len(x), step):
-            part = MomentSums(*(a[lo : lo + step] for a in sums))
+            part = GroupMoments(*(a[lo : lo + step] for a in sums))
             found.append(log_densities(self._estimated(part, only), x[lo : lo + step]))
         return np.concatenate(found)
 
-    def _estimated(self, sums: MomentSums, only: NDArray[np.int64] | None) -> Normals:
+    def _estimated(self, sums: GroupMoments, only: NDArray[np.int64] | None) -> Normals:
         if self.given is None:
             return normals(sums, self.options, only)
         return predictive(sums, self.given, self.options)
@@ -328,7 +326,7 @@ class LooQuadratic(LooScorer):
         better.others = others
         return better
 
-    def _told(self, rows: LooRows, others: ClassScatter) -> MomentSums:
+    def _told(self, rows: LooRows, others: ClassScatter) -> GroupMoments:
         """Return the moments without each of the ill-conditioned rows, all others added up."""
         batch, found = rows.batch, []
         weight = np.ones(batch.n_rows) if batch.weight is None else batch.weight
@@ -339,8 +337,8 @@ class LooQuadratic(LooScorer):
             some = taken(batch, np.flatnonzero(w))
             more.update(replace(some, weight=w[w > 0]))
             total = others + more
-            found.append(MomentSums(total.count, total.mean, total.rest, total.scatter))
-        return MomentSums(*(np.stack(parts) for parts in zip(*found, strict=True)))
+            found.append(GroupMoments(total.count, total.mean, total.rest, total.scatter))
+        return GroupMoments(*(np.stack(parts) for parts in zip(*found, strict=True)))
 
 
 def _complete(batch: Batch) -> Iterator[tuple[Floats, NDArray[np.int64]]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.scoring import with_pairs
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.logistic.linear import Coefficients
@@ -172,21 +173,21 @@ class _Columns(NamedTuple):
         """Return the columns of a batch; missing numbers are at their center."""
         rows, d = layout.rows, len(layout.sizes)
         codes, starts, known, sizes = [], [], [], []
-        for group in with_pairs(batch.codes, coefficients.offsets, coefficients.pairs):
-            for place, column in zip(group.features.tolist(), group.codes, strict=True):
-                n_codes = int(coefficients.offsets[place + 1] - coefficients.offsets[place])
-                values, start = n_codes - 2, int(rows.values[place]) if place < d else 0
-                if place >= d:
-                    # Pairs of known values as the layout has them, one code for all others.
-                    a, b = (int(layout.sizes[j]) for j in coefficients.pairs[place - d])
-                    v, w = np.divmod(column.astype(np.int64), b + 2)
-                    values, start = a * b, int(rows.pairs[place - d])
-                    n_codes = values + 1
-                    column = np.where((v < a) & (w < b), v * b + w, values).astype(np.uint32)
-                codes.append(column)
-                starts.append(start)
-                known.append(values)
-                sizes.append(n_codes)
+        found = columns_of(with_pairs(batch.codes, coefficients.offsets, coefficients.pairs))
+        for place, column in found.items():
+            n_codes = int(coefficients.offsets[place + 1] - coefficients.offsets[place])
+            values, start = n_codes - 2, int(rows.values[place]) if place < d else 0
+            if place >= d:
+                # Pairs of known values as the layout has them, one code for all others.
+                a, b = (int(layout.sizes[j]) for j in coefficients.pairs[place - d])
+                v, w = np.divmod(column.astype(np.int64), b + 2)
+                values, start = a * b, int(rows.pairs[place - d])
+                n_codes = values + 1
+                column = np.where((v < a) & (w < b), v * b + w, values).astype(np.uint32)
+            codes.append(column)
+            starts.append(start)
+            known.append(values)
+            sizes.append(n_codes)
         z = np.ones((1 + layout.n_numeric, batch.n_rows))
         for j, x in enumerate(batch.numeric):
             z[1 + j] = np.nan_to_num((x - layout.center[j]) / layout.scale[j], nan=0.0)

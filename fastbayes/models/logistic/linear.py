@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import counted_up
+from fastbayes.kernels.shared.codes import columns_of
 from fastbayes.kernels.shared.scoring import on_line, with_pairs
 from fastbayes.models.estimator.log_space import Floats
 
@@ -36,12 +38,6 @@ def rows_of_known(
     begins = offsets[:-1][of_line] + counted_up(lines) * (length + 2)[of_line]
     cells = length[of_line]
     return np.repeat(begins, cells) + counted_up(cells)
-
-
-def counted_up(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return 0, 1, 2 ... below each of some numbers, one after the other."""
-    ends = np.cumsum(lengths)
-    return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,12 +207,12 @@ class Coefficients:
         """
         d = len(self.sizes)
         out[:] = 0.0
-        for group in with_pairs(batch.codes, self.offsets, self.pairs):
-            for feature, column in zip(group.features, group.codes, strict=True):
-                added = self.tables[self.offsets[feature] + column.astype(np.int64)]
-                both = (feature,) if feature < d else self.pairs[feature - d]
-                for one in both:
-                    out[:, places["categorical"][one]] += added / len(both)
+        codes = columns_of(with_pairs(batch.codes, self.offsets, self.pairs))
+        for feature, column in codes.items():
+            added = self.tables[self.offsets[feature] + column.astype(np.int64)]
+            both = (feature,) if feature < d else self.pairs[feature - d]
+            for one in both:
+                out[:, places["categorical"][one]] += added / len(both)
         lines = zip(self.center, self.slope, self.level, self.absent, strict=True)
         for x, line, place in zip(batch.numeric, lines, places["numeric"], strict=True):
             out[:, place] = on_line(x, *line)

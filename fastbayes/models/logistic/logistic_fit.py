@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError
 from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Alignment
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import check_finite
 from fastbayes.models.logistic.information import ExpandedRows
 from fastbayes.models.logistic.minimise import (
     Iterate,
@@ -294,9 +294,7 @@ def layout_of(
     with np.errstate(over="ignore", invalid="ignore"):
         apart = (moments.mean - center[:, None]) + moments.rest
         scatter = (moments.scatter + moments.count * apart**2).sum(axis=1)
-    if not (fine := np.isfinite(scatter)).all():
-        name = schema.numeric[int(np.argmin(fine))].name
-        raise DataError(f"column {name!r}: squares of its values overflow; rescale it")
+    check_finite(scatter, [feature.name for feature in schema.numeric])
     scale = np.sqrt(scatter / np.maximum(count, 1e-300))
     # What varies by rounding only is constant.
     scale = np.where(scale > 1e-14 * np.abs(center), scale, 1.0)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.core.numbers import is_number
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.numeric.covariance import (
     CovarianceRule,
-    MomentSums,
     Normals,
     centre_of,
     correlations,
@@ -20,6 +20,7 @@ from fastbayes.models.numeric.covariance import (
     regular,
     spreads,
 )
+from fastbayes.statistics.class_moments import GroupMoments
 
 # Rows that the mean of the prior is worth (Fraley, Raftery 2007).
 KAPPA = 0.01
@@ -62,7 +63,7 @@ class ColumnSpreads(NamedTuple):
     @classmethod
     def of(cls, n: Floats, mean: Floats, rest: Floats, scatter: Floats) -> ColumnSpreads:
         """Return those that moments of the classes, (p, n_classes) each, tell."""
-        sums = MomentSums(n, mean[..., None], rest[..., None], scatter[..., None, None])
+        sums = GroupMoments(n, mean[..., None], rest[..., None], scatter[..., None, None])
         centre = centre_of(sums)
         with np.errstate(over="ignore", invalid="ignore"):
             within = scatter.sum(axis=1)
@@ -89,15 +90,11 @@ def check_prior(_: str, given: Any) -> None:
     if unknown := sorted(set(map(str, given)) - set(KEYS)):
         raise ValueError(f"prior: there is no {unknown[0]!r}; it may hold {KEYS}")
     kappa = given.get("kappa", KAPPA)
-    if not (_is_number(kappa) and 0 < kappa < math.inf):
+    if not (is_number(kappa) and 0 < kappa < math.inf):
         raise ValueError(f"prior: kappa={kappa!r}; use a finite number > 0")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInverseWishart:
+def prior_of(given: Any, sums: GroupMoments, rule: CovarianceRule) -> NormalInverseWishart:
     """Return the prior that a parameter stands for, what it leaves open taken from the rows.
 
     given  "niw", or a mapping with some of mean (p,), kappa, nu and scale, (p, p) or its diagonal.
@@ -122,7 +119,7 @@ def prior_of(given: Any, sums: MomentSums, rule: CovarianceRule) -> NormalInvers
         _check_scale(scale)
     p = int((diagonal(scale) > 0).sum())
     nu = p + 2 if found.get("nu") is None else found["nu"]
-    if not (_is_number(nu) and p - 1 < nu < math.inf):
+    if not (is_number(nu) and p - 1 < nu < math.inf):
         raise ValueError(f"prior: nu={nu!r}; use a finite number > {p - 1}, the features less 1")
     return NormalInverseWishart(mean, rest, float(found.get("kappa", KAPPA)), float(nu), scale)
 
@@ -144,7 +141,7 @@ def _check_scale(scale: Floats) -> None:
         raise ValueError("prior: scale is not symmetric and positive definite")
 
 
-def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRule) -> Normals:
+def predictive(sums: GroupMoments, prior: NormalInverseWishart, rule: CovarianceRule) -> Normals:
     """Return the densities of a new row of each class, its mean and covariance integrated out.
 
     prior  Of each class's mean and covariance, or of the one that they share.
@@ -186,7 +183,7 @@ def predictive(sums: MomentSums, prior: NormalInverseWishart, rule: CovarianceRu
     return Normals(mean, rest, deviation, correlation, kept, dof, shares, singular, floored)
 
 
-def expected(found: Normals, sums: MomentSums, prior: NormalInverseWishart) -> Normals:
+def expected(found: Normals, sums: GroupMoments, prior: NormalInverseWishart) -> Normals:
     """Return normal densities with the expectation of a covariance that the classes share.
 
     found        What `predictive` returned.

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.smoothing import Spread, spread_of
+from fastbayes.models.estimator.smoothing import Spread, check_finite, spread_of
+from fastbayes.statistics.class_moments import GroupMoments
 
 # A correlation matrix is singular where its smallest eigenvalue is below this share of the largest.
 TOLERANCE = 1e-9
@@ -22,21 +23,6 @@ POOLED_ROWS = 10.0
 FEW_COLUMNS = 48
 # Numbers in the matrices that are inverted at a time.
 CHUNK = 1 << 20
-
-
-class MomentSums(NamedTuple):
-    """Moments of complete rows by class; axes before the last hold those of other data.
-
-    n        (..., n_classes) rows
-    mean     (..., n_classes, p)
-    rest     (..., n_classes, p) what rounding took from the mean
-    scatter  (..., n_classes, p, p)
-    """
-
-    n: Floats
-    mean: Floats
-    rest: Floats
-    scatter: Floats
 
 
 class CovarianceRule(NamedTuple):
@@ -98,7 +84,7 @@ class Centre(NamedTuple):
 
 
 def normals(
-    sums: MomentSums, rule: CovarianceRule, only: NDArray[np.int64] | None = None
+    sums: GroupMoments, rule: CovarianceRule, only: NDArray[np.int64] | None = None
 ) -> Normals:
     """Return the densities of maximum likelihood, or unbiased, with what was done to get them.
 
@@ -118,7 +104,7 @@ def normals(
     ]
     if only is not None:
         n = n[..., only]
-        sums = MomentSums(
+        sums = GroupMoments(
             n, sums.mean[..., only, :], sums.rest[..., only, :], sums.scatter[..., only, :, :]
         )
         rule = rule._replace(labels=[rule.labels[c] for c in only.tolist()])
@@ -178,7 +164,7 @@ def without_inverse(
     return np.asarray(low | (values[..., 0] < TOLERANCE * values[..., -1]))
 
 
-def centre_of(sums: MomentSums) -> Centre:
+def centre_of(sums: GroupMoments) -> Centre:
     """Return the mean of all rows, from that of the largest class, which keeps all digits."""
     n, total = sums.n, sums.n.sum(axis=-1)[..., None]
     largest = n.argmax(axis=-1)[..., None, None]
@@ -192,7 +178,7 @@ def centre_of(sums: MomentSums) -> Centre:
         )
 
 
-def spreads(sums: MomentSums, centre: Centre, names: Sequence[str]) -> tuple[Floats, Floats]:
+def spreads(sums: GroupMoments, centre: Centre, names: Sequence[str]) -> tuple[Floats, Floats]:
     """Return the scatter within the classes, (..., p, p), and the variance of all rows, (..., p).
 
     Raises DataError when squares of the values overflow.
@@ -202,11 +188,7 @@ def spreads(sums: MomentSums, centre: Centre, names: Sequence[str]) -> tuple[Flo
         within = sums.scatter.sum(axis=-3)
         between = (n[..., None] * centre.apart**2).sum(axis=-2)
         every = diagonal(within) + between
-    if not (fine := np.isfinite(every)).all():
-        raise DataError(
-            f"column {names[int(np.argwhere(~fine)[0][-1])]!r}: squares of its values overflow; "
-            "rescale it"
-        )
+    check_finite(every, names)
     return within, np.divide(every, total, out=np.zeros_like(every), where=total > 0)
 
 

@@ -27,7 +27,6 @@ from fastbayes.models.numeric.covariance import (
     POOLED_ROWS,
     ClassDensities,
     CovarianceRule,
-    MomentSums,
     Normals,
     centre_of,
     normals,
@@ -36,6 +35,7 @@ from fastbayes.models.numeric.covariance import (
 )
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.class_moments import GroupMoments
 
 MOST = 5  # names that are listed
 SHARES_PRIOR = parameter(
@@ -125,7 +125,7 @@ class Axes(NamedTuple):
     share: Floats
 
 
-def discriminant_axes(prior: Floats, sums: MomentSums, found: Normals) -> Axes:
+def discriminant_axes(prior: Floats, sums: GroupMoments, found: Normals) -> Axes:
     """Return the axes of classes that share a covariance.
 
     prior  (n_classes,) how frequent the classes are.
@@ -431,18 +431,18 @@ class GaussianBayes(Discriminant, Classifier):
             stats.schema.classes.to_pylist(),
         )
 
-    def _sums(self, stats: Statistics) -> MomentSums:
+    def _sums(self, stats: Statistics) -> GroupMoments:
         """Return the moments that densities are read from."""
         scatter = stats.scatter
         if self.missing != "impute_mean":
-            return MomentSums(scatter.count, scatter.mean, scatter.rest, scatter.scatter)
+            return GroupMoments(scatter.count, scatter.mean, scatter.rest, scatter.scatter)
         count, mean, rest, squares = scatter.imputed()
         known = scatter.known()
         # A class that knows no value of a column takes the mean of the others.
         total = np.maximum(known.sum(axis=0), np.finfo(np.float64).tiny)
         others = (known * mean).sum(axis=0) / total
         none = known == 0
-        return MomentSums(count, np.where(none, others, mean), np.where(none, 0.0, rest), squares)
+        return GroupMoments(count, np.where(none, others, mean), np.where(none, 0.0, rest), squares)
 
     def _by_matrices(self, stats: Statistics) -> dict[str, Any]:
         rule, sums = self._rule(stats), self._sums(stats)

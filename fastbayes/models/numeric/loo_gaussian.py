@@ -13,11 +13,10 @@ from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.loo_base import without
 from fastbayes.models.estimator.smoothing import Gaussians, Spread, spread_of
 from fastbayes.statistics import ClassMoments
+from fastbayes.statistics.class_moments import LEAST_SHARE
 
 # Moments of a chunk of rows at a time, by numeric feature and class.
 CHUNK = 1 << 16
-# A row that holds all but this share of a scatter leaves too few digits of it.
-LEAST_SHARE = 1e-6
 
 
 def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:

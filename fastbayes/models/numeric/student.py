@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import DataError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.models.estimator.log_space import Floats
+from fastbayes.models.estimator.smoothing import check_finite
 from fastbayes.models.numeric.conjugate import KAPPA, ColumnSpreads
 from fastbayes.models.numeric.covariance import log_shape
 from fastbayes.statistics import ClassMoments
@@ -83,11 +83,7 @@ class Students:
             apart = np.where(moved, (mean - centre[0]) + (rest - centre[1]), 0.0)
             between = KAPPA * n / self.rows * apart**2
             self.squares = self.scale[:, None] + scatter + between
-        if not (fine := np.isfinite(self.squares)).all():
-            raise DataError(
-                f"column {names[int(np.argwhere(~fine)[0][0])]!r}: squares of its values overflow; "
-                "rescale it"
-            )
+        check_finite(self.squares.max(axis=1, initial=0.0), names)
         mean, rest = two_sum(mean, rest - KAPPA / self.rows * apart)
         self.mean, self.rest = np.where(some, mean, centre[0]), np.where(some, rest, centre[1])
 

@@ -15,10 +15,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.numbers import as_float
 from fastbayes.core.schema import Shape, labels
 from fastbayes.core.threads import default_threads, in_order
-from fastbayes.models.estimator.log_space import Floats, row_argmax, row_max, row_sum, settle
-from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
-from fastbayes.models.estimator.parameters import fitted
-from fastbayes.models.estimator.protocol import (
+from fastbayes.models.estimator.inputs import (
     check_features,
     check_labels,
     check_length,
@@ -26,6 +23,9 @@ from fastbayes.models.estimator.protocol import (
     encode_labels,
     split_target,
 )
+from fastbayes.models.estimator.log_space import Floats, row_argmax, row_max, row_sum, settle
+from fastbayes.models.estimator.model import Model, Prediction, ScoreRows
+from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.unavailable import when_fitted
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic
 from fastbayes.statistics import ValueCounts

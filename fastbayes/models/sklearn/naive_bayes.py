@@ -35,7 +35,7 @@ from fastbayes.models.logistic.to_logistic import (
     of_weights,
     refuse_variances,
 )
-from fastbayes.models.numeric.covariance import MomentSums, centre_of
+from fastbayes.models.numeric.covariance import centre_of
 from fastbayes.models.sklearn.array_rows import (
     BLOCK_CELLS,
     ArrayRowsBlock,
@@ -52,6 +52,7 @@ from fastbayes.models.sklearn.array_rows import (
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.array_statistics import OVERALL, ArrayStatistics, resized
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.class_moments import GroupMoments
 from fastbayes.statistics.feature_sums import FeatureSums, class_sums
 
 __all__ = ["BernoulliNB", "CategoricalNB", "ComplementNB", "GaussianNB", "MultinomialNB"]
@@ -751,7 +752,7 @@ def _block_moments(rows: ArrayRowsBlock) -> ClassMoments:
 def pooled(moments: ClassMoments) -> ClassMoments:
     """Return the moments of all classes together, (n_features, 1), of rows without weights."""
     n = moments.count[0]
-    centre = centre_of(MomentSums(n, moments.mean.T, moments.rest.T, moments.scatter))
+    centre = centre_of(GroupMoments(n, moments.mean.T, moments.rest.T, moments.scatter))
     result = ClassMoments(Shape(NOTHING, moments.shape.n_numeric, 1))
     with np.errstate(over="ignore", invalid="ignore"):
         between = (n[:, None] * centre.apart**2).sum(axis=0)

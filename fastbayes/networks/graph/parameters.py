@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.iteration import Found, converged, squarem
+from fastbayes.core.numbers import is_number
 from fastbayes.networks.graph.coded import Coded, Floats, Ints
 
 # Completions of one row, and numbers worked on at a time, when missing values are filled in.
@@ -34,8 +35,7 @@ class TablePrior:
         if self.kind not in ("laplace", "bdeu"):
             raise ValueError(f"prior={self.kind!r}: use 'laplace' or 'bdeu'")
         for name, value in (("alpha", self.alpha), ("ess", self.ess)):
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-            if not number or not 0 <= value < math.inf:
+            if not (is_number(value) and 0 <= value < math.inf):
                 raise ValueError(f"{name}={value!r}: use a number >= 0")
 
     def of_cell(self, cells: int) -> float:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import alike
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.inference import LARGEST, Factor, best_order, log_eliminated
-from fastbayes.networks.infer.scorer import Network, alike
+from fastbayes.networks.infer.scorer import Network
 
 Column = NDArray[np.unsignedinteger]
 
@@ -320,15 +321,6 @@ class RowPosteriors:
             else:
                 index.append(np.zeros(shape, np.int64))
         return table.gathered(index)
-
-
-def columns_of(codes: Any) -> dict[int, Column]:
-    """Return the codes of each feature of a batch."""
-    return {
-        int(feature): column
-        for group in codes
-        for feature, column in zip(group.features, group.codes, strict=True)
-    }
 
 
 class RowEvidence:

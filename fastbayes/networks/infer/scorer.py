@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Codes
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
+from fastbayes.kernels.shared.arrays import alike
 from fastbayes.kernels.shared.codes import indices_of
 from fastbayes.kernels.shared.hidden import HiddenCodes
 from fastbayes.kernels.shared.posterior import JointScorer
@@ -200,26 +201,6 @@ class Network:
             if np.array_equal(before, label):
                 break
         return np.where(needed, label, -1)
-
-
-def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
-    """Yield the different columns of a matrix, and where each of them stands."""
-    bits = np.packbits(flags, axis=0)
-    if len(bits) <= 2:
-        # Numbers of 16 bits are sorted by counting.
-        which = bits[0].astype(np.uint16)
-        if len(bits) == 2:
-            which = which << 8 | bits[1]
-        patterns = np.flatnonzero(np.bincount(which))
-        columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
-        ends = np.cumsum(np.bincount(which)[patterns])
-    else:
-        columns, found = np.unique(bits, axis=1, return_inverse=True)
-        which = found.ravel()
-        ends = np.cumsum(np.bincount(which))
-    order = np.argsort(which, kind="stable")
-    unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
-    yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)
 
 
 class NetworkScorer:

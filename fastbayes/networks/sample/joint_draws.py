@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastbayes.networks.graph.coded import Coded, Floats, holding
+from fastbayes.networks.graph.dag import reachable
 from fastbayes.networks.infer import inference
 
 Pair = tuple[int, int]
@@ -98,15 +99,10 @@ def components(sets: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
     near = holding((some, some) for some in sets)
     found, seen = [], set[int]()
     for first in sorted(near):
-        if first in seen:
-            continue
-        seen.add(first)
-        nodes = [first]
-        for v in nodes:
-            new = {u for some in near[v] for u in some} - seen
-            seen |= new
-            nodes += sorted(new)
-        found.append(tuple(sorted(nodes)))
+        if first not in seen:
+            nodes = reachable([first], lambda v: {u for some in near[v] for u in some})
+            seen |= nodes
+            found.append(tuple(sorted(nodes)))
     return found
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import code_type
 from fastbayes.core.errors import MemoryLimitError, SchemaError
+from fastbayes.core.numbers import is_number
 from fastbayes.core.suggestions import did_you_mean, use_one_of
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.kernels import dispatch
@@ -72,8 +73,7 @@ class ScoreRule:
     def __post_init__(self) -> None:
         if self.name not in SCORES:
             raise ValueError(f"score={self.name!r}: {use_one_of(self.name, SCORES)}")
-        number = isinstance(self.ess, (int, float, np.number)) and not isinstance(self.ess, bool)
-        if not number or not 0 < self.ess < math.inf:
+        if not (is_number(self.ess) and 0 < self.ess < math.inf):
             raise ValueError(f"ess={self.ess!r}: use a positive number")
 
     @property

@@ -15,6 +15,7 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats
+from fastbayes.networks.graph.spanning import maximum_spanning_tree
 from fastbayes.networks.search.score import FamilyScores, members
 
 Flags = NDArray[np.bool_]
@@ -402,7 +403,7 @@ def along_order(
     return parents
 
 
-def tree(scores: FamilyScores, root: int) -> list[int]:
+def tree(scores: FamilyScores, names: Sequence[str], root: int) -> list[int]:
     """Return the parents of each node in the tree of the highest likelihood, sets of bits.
 
     Edges that tell equally much, to 1e-12 of that, are ordered by names.
@@ -411,32 +412,9 @@ def tree(scores: FamilyScores, root: int) -> list[int]:
     ----------
     Chow, Liu (1968), Approximating discrete probability distributions with dependence trees.
     """
-    n = len(scores.sizes)
-    weights = information(scores)
-    edges = [(u, v) for v in range(n) for u in range(v)]
-    edges.sort(key=lambda edge: (-weights[edge], edge))
-    # Runs of equal weights are ordered by names alone.
-    ranked, run = [], edges[:1]
-    for edge in edges[1:]:
-        if weights[run[0]] - weights[edge] <= TIE * weights[run[0]]:
-            run.append(edge)
-        else:
-            ranked += sorted(run)
-            run = [edge]
-    ranked += sorted(run)
-    group, near = list(range(n)), [[] for _ in range(n)]  # type: list[int], list[list[int]]
-    for u, v in ranked:
-        if group[u] != group[v]:
-            old, new = group[v], group[u]
-            group = [new if g == old else g for g in group]
-            near[u].append(v)
-            near[v].append(u)
-    parents, waiting = [0] * n, [(root, -1)]
-    for v, above in waiting:
-        if above >= 0:
-            parents[v] = 1 << above
-        waiting += [(w, v) for w in sorted(near[v]) if w != above]
-    return parents
+    none = np.zeros(len(names))
+    found = maximum_spanning_tree(information(scores), names, relevance=none, root=names[root])
+    return [0 if parent < 0 else 1 << parent for parent in found.tolist()]
 
 
 def information(scores: FamilyScores) -> Floats:
@@ -488,7 +466,7 @@ def best_graph(scores: FamilyScores, limits: Limits) -> list[int]:
     sums, cells = _sums(scores, min(limits.max_parents + 1, n), largest), np.ones(1)
     for size in scores.sizes:
         cells = np.concatenate((cells, cells * size))
-    counts = _bits(n)
+    counts = np.bitwise_count(np.arange(1 << n)).astype(np.int8)
     choose = partial(_families, scores, limits, dear, sums, cells, counts)
     best = np.empty((n, 1 << n - 1))
     for v in range(n):
@@ -607,10 +585,3 @@ def _argmax(families: Floats, among: int) -> int:
     found = families[sets]
     equal = sets[found >= found.max() - TIE * max(abs(float(found.max())), 1.0)]
     return min(equal.tolist(), key=lambda s: (s.bit_count(), s))
-
-
-def _bits(n: int) -> NDArray[np.int8]:
-    counts = np.zeros(1, np.int8)
-    for _ in range(n):
-        counts = np.concatenate((counts, counts + np.int8(1)))
-    return counts

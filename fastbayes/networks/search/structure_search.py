@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastbayes.core.numbers import check_whole
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.networks.graph.dag import DAG, pairs
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
@@ -127,9 +128,8 @@ class SearchOptions:
             )
         for name in ("max_parents", "restarts"):
             value = getattr(self, name)
-            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-            if value is not None and (not whole or value < 0):
-                raise ValueError(f"{name}={value!r}: use a whole number >= 0")
+            if value is not None:
+                check_whole(name, value, 0)
         if self.time_limit is not None and not self.time_limit >= 0:
             raise ValueError(f"time_limit={self.time_limit!r}: use seconds >= 0")
 
@@ -204,7 +204,7 @@ def _searched(
     scores = FamilyScores(rows, rule)
     watch = _Watch(rule, names, asked.time_limit, progress)
     if asked.search == "chow_liu":
-        parents = tree(scores, places[0] if places else 0)
+        parents = tree(scores, names, places[0] if places else 0)
         _check_along(parents, limits, names)
     elif asked.search == "exact":
         parents = best_graph(scores, limits)
