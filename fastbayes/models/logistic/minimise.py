@@ -24,9 +24,9 @@ SAMPLED = 0.05
 # How much shorter a gradient the last step is to lead to than is asked for, and its residual at
 # most.
 SPARE, LOOSEST = 0.1, 0.3
-# Residual of the first steps: more exactly solved, they get no farther where the second-order
-# expansion is no good yet, for up to 1.8 times the products.
-FORCING = 0.3
+# Residual of the first steps, where `tol` asks for little and else: more exactly solved, they get
+# no farther where the second-order expansion is no good yet, but the last steps end nearer.
+LEAST_FORCING, MOST_FORCING = 0.1, 0.3
 # Curvature below this share of that of the coordinates is rounding.
 FLAT = 1e-12
 # The farthest that a coordinate is sent by its own derivatives.
@@ -169,7 +169,8 @@ def _newton(
     smooth, gradient = objective.value_gradient(theta)
     value, pull = smooth + absolute_penalty(theta, absolute), steepest(theta, gradient, absolute)
     first = norm = recorder.norm(pull)
-    gap, size, forcing = math.inf, math.inf, FORCING
+    inexact = float(np.clip(tol, LEAST_FORCING, MOST_FORCING))
+    gap, size, forcing = math.inf, math.inf, inexact
     while True:
         spent = 0.0 if sample is None else share * (sample.passes - before)
         short, close = 1e-3 * tol, absolute is not None
@@ -184,7 +185,7 @@ def _newton(
             now = sized(pull, scale)
             if size < math.inf:
                 # The faster the gradient falls, the more exactly a step is worth solving.
-                most = max(FORCING, 0.9 * forcing**1.5)
+                most = max(inexact, 0.9 * forcing**1.5)
                 forcing = float(np.clip((now / size) ** 1.5, 1e-3, most))
             product = curved.hessian_product(theta)
             if absolute is None:
