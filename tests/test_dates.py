@@ -663,3 +663,24 @@ def test_checkpoint__finds_the_same_parts(tmp_path: Path) -> None:
     assert first == again
     other = fb.count(tmp_path / "t.parquet", "y", dates={"when": ["hour"]})
     assert other.schema != first.schema
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago",
+             "Africa/Casablanca", "Asia/Kolkata"]
+)  # fmt: skip
+def test_the_rules_of_a_zone_hold_after_the_last_year_that_its_file_lists(zone: str) -> None:
+    first, last = (int(dt.datetime(y, 1, 1, tzinfo=dt.UTC).timestamp()) for y in (2036, 2101))
+    end = int(dt.datetime(9990, 1, 1, tzinfo=dt.UTC).timestamp())
+    rng = np.random.default_rng(0)
+    at = np.concatenate([rng.integers(first, last, 4000), rng.integers(last, end, 2000)])
+    changes = module._late_changes(zone)
+    assert changes is not None
+    at = np.append(at, changes.since[:, None] + [-1, 0])
+    known = ZoneInfo(zone)
+    wanted = [dt.datetime.fromtimestamp(s, known).replace(tzinfo=None) for s in at.tolist()]
+    column = pa.array([*at.tolist(), None], pa.int64()).cast(pa.timestamp("s", zone))
+    assert module.local_times(column, "t", zone).to_pylist() == [*wanted, None]
+    parts = [DatePart("t", part, "timestamp", zone) for part in ("hour", "weekday")]
+    few = DateParts(parts).of(pa.record_batch([column], names=["t"]))
+    assert few.column("t.hour").to_pylist() == [*(moment.hour for moment in wanted), None]

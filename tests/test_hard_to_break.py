@@ -514,3 +514,70 @@ def test_a_column_that_begins_with_nulls_may_become_anything(categorical: Any) -
 def test_parameters(options: dict[str, Any], words: tuple[str, ...]) -> None:
     with said(ValueError, *words):
         fb.NaiveBayes(**options).fit(GOOD, "kind")
+
+
+class ForeignTable:
+    """A table of the Arrow protocol whose `columns` are data, as those of arro3 are."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table, self.columns = table, table.columns
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __arrow_c_schema__(self) -> Any:
+        return self._table.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+FEW = pa.table({"x": [1.0, None, 3.0, 4.0], "y": ["n", "y", "y", "n"]})
+
+
+@pytest.mark.parametrize("rows", [ForeignTable(FEW), [FEW[:1], FEW[1:]], (FEW,)])
+def test_tables_have_their_names_however_they_come(rows: Any) -> None:
+    model, wanted = fb.NaiveBayes().fit(rows, "y"), fb.NaiveBayes().fit(FEW, "y")
+    assert model.feature_names_in_.tolist() == ["x"]
+    assert model.predict(rows).tolist() == wanted.predict(FEW).tolist()
+
+
+@pytest.mark.parametrize("labels", [[2**64 - 1, 0, 2**63], [2**63, 1, None]])
+def test_whole_numbers_of_64_bits(labels: list[Any]) -> None:
+    known = sorted(v for v in labels if v is not None)
+    for rows, y in (({"x": ["a", "b", "a"], "y": labels}, "y"), ({"x": ["a", "b", "a"]}, labels)):
+        assert fb.count(rows, y).schema.classes.to_pylist() == known
+    with said(DataError, "row 0", "beside negative numbers or fractions"):
+        fb.count({"x": ["a", "b"], "y": [2**63, -1]}, "y")
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (pa.array([1] * 4, pa.duration("s")), "cast it to a number"),
+        (pa.array([[1.0]] * 4), "make a column of one number a row of it"),
+    ],
+)
+def test_weights_of_a_type_that_is_no_number(weights: pa.Array, words: str) -> None:
+    with said(SchemaError, "'w'", "cannot be the weights", words):
+        fb.count(FEW.append_column("w", weights), "y", sample_weight="w")
+
+
+def test_counts_of_other_spans_of_dates_name_what_makes_them_alike() -> None:
+    first, labels = datetime.datetime(2024, 1, 1), ["a", "b"] * 30
+    days, hours = (
+        pa.table({"t": [first + datetime.timedelta(hours=n * i) for i in range(60)], "y": labels})
+        for n in (1, 60)
+    )
+    with said(SchemaError, "dates={'t': [", "`schema`"):
+        fb.count(days, "y") + fb.count(hours, "y")
+
+
+def test_a_bad_cell_at_predict_names_the_remedy_that_works(tmp_path: Path) -> None:
+    first, later = tmp_path / "first.csv", tmp_path / "later.csv"
+    first.write_text("x,y\n1.5,a\n2,b\n3,a\n")
+    later.write_text("x,y\n1.5,a\nn/a,b\n")
+    with said(DataError, "'n/a'", "`count` takes both"):
+        fb.NaiveBayes().fit(first, "y").predict(later)
+    counts = fb.count(first, "y", null_values=["n/a"])
+    assert len(fb.NaiveBayes().fit_statistics(counts).predict(later)) == 2

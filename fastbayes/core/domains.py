@@ -22,7 +22,7 @@ from fastbayes.core.text_order import ascending_texts
 
 Kind = Literal["categorical", "numeric"]
 # What a column's values are to be.
-Use = Literal["a feature", "the class", "the folds"]
+Use = Literal["a feature", "the class", "the folds", "the weights"]
 
 # The type of categorical values, by what their column is stored as; the first that fits.
 CANONICAL = {
@@ -44,6 +44,10 @@ LABEL_REMEDIES = {
     t.is_temporal: "cast it to string, or to a number such as the year",
     t.is_run_end_encoded: REMEDIES[t.is_run_end_encoded],
     t.is_nested: "make a column of one string or number a row of it",
+}
+WEIGHT_REMEDIES = {
+    t.is_run_end_encoded: REMEDIES[t.is_run_end_encoded],
+    t.is_nested: "make a column of one number a row of it",
 }
 
 
@@ -187,12 +191,18 @@ def domain(name: str, values: Any) -> pa.Array:
     return result
 
 
-def array_of(values: Sequence[Any]) -> pa.Array:
-    """Return values as an Arrow array; whole numbers from 2**63 on as uint64."""
+def array_of(values: Any) -> pa.Array:
+    """Return values as an Arrow array; whole numbers from 2**63 on as uint64, NaN in objects null.
+
+    Raises
+    ------
+    OverflowError, TypeError, ValueError, pyarrow.ArrowException
+        As pyarrow raises them, for values that are not of one type or are beyond 64 bits.
+    """
     try:
-        return pa.array(values)
+        return pa.array(values, from_pandas=True)
     except OverflowError:  # beyond int64, which is what pyarrow tries
-        return pa.array(values, pa.uint64())
+        return pa.array(values, pa.uint64(), from_pandas=True)
 
 
 def decoded(kind: pa.DataType) -> pa.DataType:
@@ -211,8 +221,9 @@ def value_type(name: str, kind: pa.DataType, use: Use = "a feature") -> pa.DataT
     kind = decoded(kind)
     if (canonical := _canonical(kind)) is not None:
         return canonical
-    otherwise = "cast it to string or to a number"
-    remedies = REMEDIES if use == "a feature" else LABEL_REMEDIES
+    text = "" if use == "the weights" else "string or to "
+    otherwise = f"cast it to {text}a number"
+    remedies = {"a feature": REMEDIES, "the weights": WEIGHT_REMEDIES}.get(use, LABEL_REMEDIES)
     remedy = next((remedy for test, remedy in remedies.items() if test(kind)), otherwise)
     raise SchemaError(f"column {name!r} has type {kind}, which cannot be {use}: {remedy}")
 

@@ -285,9 +285,16 @@ class Schema:
         )
         theirs = {f.name: f for f in other.features}
         for name in sorted(set(self.names) ^ set(theirs)):
-            raise SchemaError(
-                f"column {name!r} is in only one of the two; count both with the same `columns`"
-            )
+            column = next(f for f in (*self.features, *other.features) if f.name == name).column
+            remedy = "count both with the same `columns`"
+            if named := self.parts.get(column) or other.parts.get(column):
+                # Which parts there are by themselves is up to the span of the dates.
+                parts = [part.part for part in named]
+                remedy = (
+                    f"the parts of {column!r} depend on the dates that are there: count both with "
+                    f"dates={{{column!r}: {parts}}}, or one with the `schema` of the other"
+                )
+            raise SchemaError(f"column {name!r} is in only one of the two; {remedy}")
         features = []
         for mine in self.features:
             their = theirs[mine.name]

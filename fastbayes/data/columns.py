@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import (
+    Use,
     cast_domain,
     common_type,
     decoded,
@@ -746,10 +747,10 @@ def needed_type(columns: pa.Schema, name: str) -> pa.DataType:
     return columns.field(found[0]).type
 
 
-def check_number(name: str, kind: pa.DataType) -> None:
+def check_number(name: str, kind: pa.DataType, use: Use = "a feature") -> None:
     """Raise SchemaError where a column does not hold numbers."""
     if not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        value_type(name, kind)
+        value_type(name, kind, use)
         shown = decoded(kind) if is_text(kind) else kind
         raise SchemaError(
             f"column {name!r} is {shown}, but numbers are needed there; cast it to a number"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from calendar import isleap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -30,6 +33,11 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 HOUR = 3600
 # Tables have at most so many stretches, those of 120 years, and grow by so many.
 MOST_STRETCHES, GROWTH = 1 << 20, 1 << 14
+# Seconds of the first moment of 2038, from which on changes of zones are by rules.
+LISTED_UNTIL = 2_145_916_800
+# Years in which each calendar is once. Later years are as the one with their calendar; those before
+# are as they are, since some zones list changes there (Casablanca until 2087, by the moon).
+SAMPLE_YEARS = range(2101, 2129)
 # To make one takes about as long as to do without for so many rows.
 FEW_ROWS = BLOCK_ROWS
 
@@ -246,12 +254,74 @@ def local_times(column: pa.Array, name: str, zone: str | None) -> pa.Array:
     if zone is None:
         return column
     try:
-        return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+        local = pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
     except pa.ArrowException as error:
         raise DataError(
             f"column {name!r}: time zone {zone!r} is not known here ({error}); cast the column to "
             "UTC, or install the time zones of the system (tzdata)"
         ) from error
+    numbers, a_second, _ = Ticks.of(column)
+    late = numbers >= LISTED_UNTIL * a_second
+    if not late.any() or (changes := _late_changes(zone)) is None:
+        return local
+    shown = Ticks.of(local).numbers.copy()
+    shown[late] = numbers[late] + changes.offsets(numbers[late] // a_second) * a_second
+    return pa.array(shown, mask=column.is_null().to_numpy(zero_copy_only=False)).cast(local.type)
+
+
+class _Changes(NamedTuple):
+    """What a zone is ahead from some seconds of universal time on, in seconds."""
+
+    since: Ints
+    ahead: Ints
+
+    def offsets(self, at: Ints) -> Ints:
+        """Return what local time is ahead at these seconds, not before 2038."""
+        years = at.astype("datetime64[s]").astype("datetime64[Y]")
+        begin = years.astype("datetime64[s]").astype(np.int64)
+        calendar = years.astype(np.int64) + 1970
+        leap = (calendar % 4 == 0) & ((calendar % 100 != 0) | (calendar % 400 == 0))
+        like = _LIKE_YEARS[leap.astype(np.int64), begin // DAY % 7]
+        at = np.where(calendar < SAMPLE_YEARS[0], at, at - begin + like)
+        return self.ahead[np.searchsorted(self.since, at, side="right") - 1]
+
+
+def _first_seconds() -> Ints:
+    """Return where the sample year begins, by whether it is a leap year and its first weekday."""
+    found = np.zeros((2, 7), np.int64)
+    for year in SAMPLE_YEARS:
+        first = date(year, 1, 1).toordinal() - EPOCH.toordinal()
+        found[int(isleap(year)), first % 7] = first * DAY
+    return found
+
+
+_LIKE_YEARS = _first_seconds()
+
+
+@lru_cache
+def _late_changes(zone: str) -> _Changes | None:
+    """Return the changes of a zone from 2038 on, by Python; None where it does not know the zone.
+
+    Zone files list changes until 2037, and state a rule for later years, which Arrow does not read.
+    """
+    try:
+        known = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):  # as "+05:30", which Arrow knows
+        return None
+
+    def ahead(at: int) -> int:
+        offset = datetime.fromtimestamp(at, known).utcoffset()
+        assert offset is not None
+        return offset.days * DAY + offset.seconds
+
+    since, offsets = [LISTED_UNTIL], [ahead(LISTED_UNTIL)]
+    end = int(datetime(SAMPLE_YEARS[-1] + 1, 1, 1, tzinfo=UTC).timestamp())
+    for after in range(LISTED_UNTIL + DAY, end, DAY):
+        if (then := ahead(after)) != offsets[-1]:
+            seconds = range(after - DAY + 1, after + 1)
+            since.append(seconds[bisect_left(seconds, True, key=lambda at: ahead(at) == then)])
+            offsets.append(then)
+    return _Changes(np.array(since), np.array(offsets))
 
 
 def shown_at(names: Sequence[str], seconds: Ints) -> dict[str, NDArray[Any]]:

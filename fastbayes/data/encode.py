@@ -68,7 +68,7 @@ def checked_weights(
     Raises SchemaError where they are no numbers, and DataError for one that is negative, not
     finite, or missing; the message names its row.
     """
-    check_number(name, column.type)
+    check_number(name, column.type, "the weights")
     weight, _ = floats(column, kernels)
     bad = ~((weight >= LEAST) & (weight <= GREATEST) | (weight == 0))
     if bad.any():

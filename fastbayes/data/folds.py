@@ -154,7 +154,7 @@ class FoldsByClass(NumberedFolds):
 
 def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:
     """Return where weights are above 0; SchemaError where they are no numbers."""
-    check_number(name, weights.type)
+    check_number(name, weights.type, "the weights")
     numbers = doubles(weights).fill_null(0.0)
     return np.asarray(numbers.to_numpy(zero_copy_only=False) > 0)
 

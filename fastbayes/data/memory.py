@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.data.nested import flat, flat_schema
 from fastbayes.data.segments import (
@@ -289,7 +290,7 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
             return pa.chunked_array(values)
         if type(values) is np.ndarray and values.dtype.kind in "fiub":
             return numbers(np.ascontiguousarray(native(values)))
-        return pa.array(values, from_pandas=True)
+        return array_of(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         misfit = _misfit(values)
         if misfit is None:
@@ -309,13 +310,19 @@ def is_missing(value: Any) -> bool:
 def _misfit(values: Iterable[Any]) -> str | None:
     """Say which cell does not go with the first known one."""
     first: tuple[int, Any, str] | None = None
+    beyond: str | None = None
     for row, value in enumerate(values):
         if is_missing(value):
             continue
         kind = _kind(value)
         shown = f"{str(value)[:40]!r} ({type(value).__name__})"
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
             return f"row {row}: {value} does not fit in 64 bits; use floats or text"
+        if beyond is None and isinstance(value, int) and value >= 2**63:
+            beyond = (
+                f"row {row}: {value} does not fit in 64 bits beside negative numbers or fractions; "
+                "use floats or text"
+            )
         if kind == "other":
             return f"row {row}: argument must be a string or a real number, not {shown}"
         if first is None:
@@ -325,7 +332,7 @@ def _misfit(values: Iterable[Any]) -> str | None:
                 f"row {row}: {shown} is a {kind}, but row {first[0]} holds {first[1]}, a "
                 f"{first[2]}; make the column one type, for instance text"
             )
-    return None
+    return beyond
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -380,7 +387,7 @@ def to_array(name: str, values: Any) -> pa.Array:
     elif not hasattr(values, "dtype"):
         values = list(values)
     try:
-        return pa.array(values, from_pandas=True)
+        return array_of(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaError(
             f"{name!r} cannot be one column ({error}); give numbers, strings or truth values"

@@ -55,6 +55,8 @@ _OPENERS: dict[str, Callable[..., Sequence[Any]]] = {
 }
 # Types of polars that Arrow lacks.
 _WIDE = ("Int128", "UInt128")
+# Rows as Arrow holds them: alone, or one after another in a list or an iterator.
+TABLES = pa.Table | pa.RecordBatch
 _ACCEPTED = (
     "a path, glob, directory or URI (or a list of paths), an Arrow table or stream, a pandas or "
     "polars frame, a DuckDB relation, a dict of columns, or a numpy array of shape "
@@ -145,7 +147,7 @@ def open_source(
         return open_delta(source, _open_dataset, options)
     if module == "pyiceberg" and (hasattr(source, "scan") or hasattr(source, "select")):
         return open_iceberg(source, options)
-    if isinstance(source, pa.Table | pa.RecordBatch):
+    if isinstance(source, TABLES):
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
     if isinstance(source, pa.RecordBatchReader):
@@ -364,7 +366,7 @@ def _open_iterable(
     if isinstance(first, str | os.PathLike):
         named = [first, *iterator]
         return _open_files(source, named, options, how)
-    if not isinstance(first, pa.RecordBatch | pa.Table):
+    if not isinstance(first, TABLES):
         if isinstance(source, Sequence):
             return _open_array(source, options)
         raise DataError(
@@ -376,7 +378,7 @@ def _open_iterable(
     def stream() -> Iterator[pa.RecordBatch]:
         for item in chain([first], iterator) if once else source:
             refuse(
-                not isinstance(item, pa.RecordBatch | pa.Table),
+                not isinstance(item, TABLES),
                 f"{name}: found a {type(item).__name__} among them",
             )
             yield from _table(item).to_batches()

@@ -676,7 +676,8 @@ class CsvReader(TextReader):
         """Return what to do about a column of several types."""
         return (
             f"null_values=[...] with that text if it means missing, categorical=[{name!r}] to read "
-            "the column as text"
+            "the column as text (`count` takes both, and a model fitted to what it counts "
+            "reads as it does)"
         )
 
     def _not_text(self, name: str, text: bytes, before: int = 0) -> DataError:

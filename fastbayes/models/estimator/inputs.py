@@ -27,7 +27,15 @@ from fastbayes.data.memory import (
     to_array,
     worded,
 )
-from fastbayes.data.source import Source, as_at_fit, as_given, engine_opener, filled, open_source
+from fastbayes.data.source import (
+    TABLES,
+    Source,
+    as_at_fit,
+    as_given,
+    engine_opener,
+    filled,
+    open_source,
+)
 from fastbayes.scan.outputs.sink import takes_absent
 from fastbayes.scan.packed_rows import in_memory
 
@@ -50,7 +58,7 @@ def is_array(X: Any) -> bool:
     if engine_opener(X) is not None:
         return False
     if isinstance(X, (list, tuple)):
-        return not (len(X) and isinstance(X[0], (str, os.PathLike, pa.RecordBatch)))
+        return not (len(X) and isinstance(X[0], str | os.PathLike | TABLES))
     if isinstance(X, np.ndarray):
         return X.dtype.names is None
     arrow = type(X).__module__.partition(".")[0] in ("pyarrow", "polars")
@@ -109,8 +117,8 @@ def _set_names(model: Any, X: Any, names: list[str]) -> None:
         raise DataError(
             "0 feature(s) while a minimum of 1 is required: there is no column besides the target"
         )
-    # In this order: a polars LazyFrame warns of what its `columns` cost.
-    frame = hasattr(X, "__arrow_c_stream__") and hasattr(X, "columns")
+    # Of pandas, where names may be numbers.
+    frame = hasattr(X, "__arrow_c_stream__") and hasattr(X, "iloc")
     named = not frame or feature_names(X) is not None
     model._set_features(names if named else None, len(names))
 
@@ -280,11 +288,13 @@ def is_sparse(X: Any) -> bool:
 def feature_names(X: Any) -> NDArray[np.object_] | None:
     """Return the column names of a frame or table, (n_features,), if all of them are strings.
 
-    A frame is one of pandas, polars, pyarrow or anything with `columns`. Some names that are
-    strings and some that are not raise a TypeError.
+    A frame is one of pandas, polars, pyarrow, anything with a schema of Arrow, or with `columns`
+    that are names. Some names that are strings and some that are not raise a TypeError.
     """
     if type(X).__module__.partition(".")[0] == "pyarrow":
         columns = getattr(getattr(X, "schema", None), "names", None)
+    elif hasattr(X, "__arrow_c_schema__"):  # its `columns` may be data
+        columns = pa.schema(X).names
     else:
         columns = getattr(X, "columns", None)
     if columns is None or isinstance(X, np.ndarray):
@@ -362,6 +372,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         f"{owner} takes arrays and data frames, not a {type(X).__name__}: read it into one; or "
         "use fastbayes.NaiveBayes, which takes files and streams",
     )
+    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+        X = pa.table(X)
     names = feature_names(X)
     if not reset:
         _check_names(getattr(estimator, "feature_names_in_", None), names, owner)
@@ -439,8 +451,6 @@ def _dense(X: Any, names: NDArray[np.object_] | None, owner: str) -> NDArray[Any
         kinds = [X.dtype] if hasattr(X, "dtype") else list(X.dtypes)
         if not all(isinstance(kind, np.dtype) for kind in kinds):  # pandas' own types
             X = _numbers(X.to_numpy(dtype=object, na_value=np.nan), names)
-    elif hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
-        X = pa.table(X)
     array = np.asarray(X)
     if array.dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {array.dtype}")
