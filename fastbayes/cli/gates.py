@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from fastbayes.core.errors import DataError
+from fastbayes.core.numbers import as_float
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.evaluation.validation import Evaluation
 
@@ -92,14 +93,15 @@ class Baseline:
                 found = json.load(file)
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}; name what evaluate --json wrote") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path}: no JSON ({error}); name what evaluate --json wrote"
             ) from error
         known = found if isinstance(found, dict) else {}
         for name in BETTER:
             value = known.get(name, "")
-            if isinstance(value, bool) or not isinstance(value, int | float | None):
+            number = type(value) in (int, float) and math.isfinite(as_float(value))
+            if value is not None and not number:
                 raise DataError(f"{path}: holds no {name}; name what evaluate --json wrote")
         return cls(path, known, tolerance)
 

@@ -71,6 +71,7 @@ def number(says: str, good: Callable[[float], bool], *words: str) -> Reader:
 
 pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
 share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
+at_least_0 = number("no number >= 0", lambda x: x >= 0)
 strength = number("no number above 0", lambda x: x > 0)
 
 
@@ -816,7 +817,7 @@ def loss_from(path: str | None, model: Any) -> Any:
             loss = json.load(file, object_pairs_hook=_once)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; name a JSON file of costs") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
             f"{path}: no loss matrix ({error}); write JSON {{decision: {{truth: cost}}}}"
         ) from error
