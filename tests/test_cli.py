@@ -18,6 +18,7 @@ import fastbayes as fb
 from fastbayes.cli import main
 from fastbayes.cli.options import n_bytes, names
 from fastbayes.cli.show import plain, size
+from fastbayes.data.paths import find_files
 
 
 @pytest.fixture
@@ -529,6 +530,21 @@ def test_logs__are_set_back_after_a_command(data: Path) -> None:
     run("-v", "inspect", data)
     after = (list(logger.handlers), logger.level, warnings.showwarning, warnings.filters[:])
     assert after == before
+
+
+def test_links_to_directories(tmp_path: Path) -> None:
+    lake, other = tmp_path / "lake", tmp_path / "other"
+    for folder in (lake, other):
+        folder.mkdir()
+        (folder / "a.csv").write_text("a,y\nu,1\nv,0\n")
+    (lake / "more").symlink_to(other)
+    (lake / ".hidden").symlink_to(".")
+    for named in (lake, lake / "**" / "*.csv"):
+        assert len(find_files(named).files) == 2
+    (other / "back").symlink_to(lake)
+    for named in (lake, lake / "**" / "*.csv"):
+        with pytest.raises(fb.DataError, match="back leads back to a directory above it"):
+            find_files(named)
 
 
 def test_no_command_replaces_what_it_reads(tmp_path: Path) -> None:

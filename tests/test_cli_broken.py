@@ -302,6 +302,7 @@ LOSSES = {
     "another shape": ("[[0, 1, 2]]", ("shape",)),
     "no table": ('"yes"', ()),
     "empty": ("", ("loss.json",)),
+    "deep": ("[" * 100_000, ("loss.json", "decision: {truth: cost}")),
 }
 
 

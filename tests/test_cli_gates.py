@@ -108,6 +108,9 @@ def test_baseline__undefined_figures() -> None:
         ("[1]", "holds no accuracy"),
         ('{"accuracy": "high"}', "holds no accuracy"),
         ('{"accuracy": true}', "holds no accuracy"),
+        ('{"accuracy": NaN}', "holds no accuracy"),
+        ({"log_loss": 10**400}, "holds no log_loss"),
+        ("[" * 100_000, "no JSON"),
         ({"classes": ["a", "b"]}, "of other classes"),
     ],
 )
@@ -127,6 +130,11 @@ def test_baseline__that_is_none(
 def test_tolerance__goes_with_a_baseline(made: tuple[Path, Path], tmp_path: Path) -> None:
     said = fails("evaluate", *made, "--tolerance", "1", folder=tmp_path, code=2)
     assert "--tolerance goes with --baseline" in said
+
+
+def test_tolerance__is_a_number(tmp_path: Path) -> None:
+    said = fails("evaluate", "none.fb", "d", "--tolerance", "nan", folder=tmp_path, code=2)
+    assert "'nan' is no number >= 0" in said
 
 
 def test_exit_codes__are_in_the_help() -> None:

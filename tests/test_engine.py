@@ -519,7 +519,7 @@ def test_threads__default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolved_threads(np.int64(3)) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert default_threads() == 1
-    for value in ("", "many", "0"):
+    for value in ("", "many", "0", "\N{SUPERSCRIPT TWO}"):
         monkeypatch.setenv("OMP_NUM_THREADS", value)
         assert default_threads() == allowed
     monkeypatch.setenv("LOKY_WORKER", "1")

@@ -676,3 +676,21 @@ def test_unfinished_output_goes_though_a_signal_comes_as_its_removal_is_called(
         sys.setprofile(stop)
         raise ValueError
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_what_is_replaced_gives_its_permissions(tmp_path: Path) -> None:
+    file, folder = tmp_path / "a.fb", tmp_path / "parts"
+    for _ in range(2):
+        with files.atomic(file, force=True) as temporary:
+            temporary.write_bytes(b"x")
+        with files.atomic_directory(folder, force=True) as temporary:
+            (temporary / "part-0.csv").write_bytes(b"x")
+        file.chmod(0o600)
+        folder.chmod(0o700)
+    with files.atomic(file, force=True) as temporary:
+        temporary.write_bytes(b"y")
+    with files.atomic_directory(folder, force=True) as temporary:
+        (temporary / "part-0.csv").write_bytes(b"y")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700

@@ -232,3 +232,11 @@ def test_fields__that_are_named_as_a_column(tmp_path: Path, kind: str) -> None:
         fb.count(fb.Files(path, on_error="skip"), "y")
     left_out = fb.count(fb.Files(str(tmp_path), on_error="skip"), "y", on_error="skip")
     assert left_out == fb.count(tmp_path / f"a.{kind}", "y")
+
+
+def test_objects_too_deep_for_a_recursion(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    deep = '{"a":' * 600 + "1" + "}" * 600
+    path.write_text(f'{{"x":1,"y":"p"}}\n{{"x":2,"z":{deep},"y":"q"}}\n{{"x":3,"y":"q"}}\n')
+    with pytest.raises(fb.DataError, match="row 1: holds objects in objects over 200 deep"):
+        open_source(path)

@@ -13,6 +13,7 @@ import click
 
 from fastbayes.cli.options import json_from
 from fastbayes.core.errors import DataError
+from fastbayes.core.numbers import as_float
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.evaluation.validation import Evaluation
 
@@ -91,7 +92,8 @@ class Baseline:
         known = found if isinstance(found, dict) else {}
         for name in BETTER:
             value = known.get(name, "")
-            if isinstance(value, bool) or not isinstance(value, int | float | None):
+            number = type(value) in (int, float) and math.isfinite(as_float(value))
+            if value is not None and not number:
                 raise DataError(f"{path}: holds no {name}; name what evaluate --json wrote")
         return cls(path, known, tolerance)
 

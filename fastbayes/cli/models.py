@@ -34,6 +34,7 @@ from fastbayes.cli.options import (
     WEIGHT,
     ModelCommand,
     ModelOption,
+    at_least_0,
     candidates_named,
     check_file,
     defaulted,
@@ -436,7 +437,8 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0),
+    callback=at_least_0,
+    metavar="FLOAT",
     help="By how much a figure may be worse than in the baseline; default: 1e-9.",
 )
 @THREADS

@@ -72,6 +72,7 @@ def number(says: str, good: Callable[[float], bool], *words: str) -> Reader:
 
 pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
 share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
+at_least_0 = number("no number >= 0", lambda x: x >= 0)
 strength = number("no number above 0", lambda x: x > 0)
 
 
@@ -815,7 +816,7 @@ def json_from(path: str, remedy: str, hook: Callable[..., Any] | None = None) ->
             return json.load(file, object_pairs_hook=hook)
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; {remedy}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: no JSON ({error}); {remedy}") from error
 
 

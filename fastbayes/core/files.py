@@ -241,6 +241,7 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
         yield temporary
         sync(temporary)
         _check_target(path, target, force)
+        _keep_mode(temporary, target)
         os.replace(temporary, target)
         sync_directory(target.parent)
 
@@ -276,6 +277,7 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
         sync_directory(temporary)
         check_directory(path, force=force)
         if target.exists():
+            _keep_mode(temporary, target)
             _exchange(temporary, target)
         else:
             temporary.rename(target)
@@ -385,6 +387,15 @@ def _remove_whole(path: Path) -> None:
     except BaseException:
         _remove(path)
         raise
+
+
+def _keep_mode(made: Path, target: Path) -> None:
+    """Give what is made the permissions of the target that it is about to replace, if there is one.
+
+    File systems that have none, such as FAT, refuse.
+    """
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        made.chmod(stat.S_IMODE(target.stat().st_mode))
 
 
 def _exchange(made: Path, target: Path) -> None:

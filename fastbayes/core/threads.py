@@ -30,7 +30,7 @@ def default_threads() -> int:
     # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(allowed or 1, int(limit) if limit.isdigit() and int(limit) else 1 << 30))
+    return max(1, min(allowed or 1, int(limit) if limit.isdecimal() and int(limit) else 1 << 30))
 
 
 def _inside_worker() -> bool:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -39,6 +39,8 @@ _WILD = re.compile(r"[*?\[]")
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
 # The value in it where the column is missing.
 MISSING = "__HIVE_DEFAULT_PARTITION__"
+# What tells a directory from all others, by whatever path: device and inode.
+_Inode: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
     if info.type != pafs.FileType.Directory:
         return [_data_file(fs, info, base)]
     root = info.path.rstrip("/")
-    inside = fs.get_file_info(pafs.FileSelector(info.path, recursive=True))
+    inside = _below(fs, info.path)
     refuse(
         any("/_delta_log/" in child.path[len(root) :] for child in inside),
         f"{root} {DELTA}",
@@ -268,6 +270,40 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
         if child.type == pafs.FileType.File and not _hidden(child.path[len(root) :])
     ]
     return [_data_file(fs, child, base) for child in sorted(kept, key=_path)]
+
+
+def _below(fs: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
+    """Return all that is below a directory; of one with a hidden name, only that it is there."""
+    if not isinstance(fs, pafs.LocalFileSystem):
+        return list(fs.get_file_info(pafs.FileSelector(root, recursive=True)))
+    # pyarrow follows a symbolic link to a directory above it until the system stops at 40 links.
+    found: list[pafs.FileInfo] = []
+    left = [(root, _entered(fs, root, frozenset()))]
+    while left:
+        folder, above = left.pop()
+        inside = fs.get_file_info(pafs.FileSelector(folder))
+        found += inside
+        left += [
+            (child.path, _entered(fs, child.path, above))
+            for child in inside
+            if child.type == pafs.FileType.Directory
+            and (not _hidden(child.base_name) or child.base_name == "_delta_log")
+        ]
+    return found
+
+
+def _entered(fs: pafs.FileSystem, folder: str, above: frozenset[_Inode]) -> frozenset[_Inode]:
+    """Return the directories above and this one; raise DataError where it is one of them."""
+    if not isinstance(fs, pafs.LocalFileSystem) or not os.path.isdir(folder):
+        return above
+    found = os.stat(folder)
+    inode = found.st_dev, found.st_ino
+    refuse(
+        inode in above,
+        f"{folder} leads back to a directory above it, whose rows would count again and again: "
+        "remove the symbolic link, or name the files by a glob without **",
+    )
+    return above | {inode}
 
 
 def _path(info: pafs.FileInfo) -> list[str]:
@@ -297,8 +333,15 @@ def _glob(fs: pafs.FileSystem, pattern: str) -> list[pafs.FileInfo]:
     return sorted(found.values(), key=_path)
 
 
-def _match(fs: pafs.FileSystem, base: str, parts: Sequence[str]) -> Iterator[pafs.FileInfo]:
+def _match(
+    fs: pafs.FileSystem,
+    base: str,
+    parts: Sequence[str],
+    above: frozenset[_Inode] = frozenset(),
+) -> Iterator[pafs.FileInfo]:
     part, rest = parts[0], parts[1:]
+    if part == "**":
+        above = _entered(fs, base or ".", above)
     if part == "**" and rest:
         yield from _match(fs, base, rest)
     elif part != "**" and not _WILD.search(part):
@@ -322,7 +365,7 @@ def _match(fs: pafs.FileSystem, base: str, parts: Sequence[str]) -> Iterator[paf
             if not rest and not folder and not name.startswith("_"):
                 yield info
             elif folder and not _hidden(name):
-                yield from _match(fs, info.path, parts)
+                yield from _match(fs, info.path, parts, above)
         elif fnmatch.fnmatchcase(name, part):
             if not rest:
                 yield info

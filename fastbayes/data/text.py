@@ -212,6 +212,8 @@ _NUMBER = r"^\s*[-+]?((\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|(?i:nan|inf|infinity))\s*
 _INFINITE = r"^\s*[-+]?(?i:inf|infinity)\s*$"
 # A byte order mark.
 _MARK = b"\xef\xbb\xbf"
+# How many objects may stand in each other in a record: each level takes frames of Python's stack.
+NESTING = 200
 
 # How dates and timestamps begin.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d")
@@ -788,6 +790,8 @@ class JsonReader(TextReader):
             ),
         )
         table.validate(full=True)  # pyarrow does not check here that text is UTF-8
+        if any(_is_deep(field.type) for field in table.schema):
+            raise pa.ArrowInvalid("objects in objects, too deep")
         return table
 
     def count_rows(self, text: bytes) -> int:
@@ -891,7 +895,26 @@ def _record(row: bytes) -> Any:
             json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise _OddRecordError("holds half of a surrogate pair, which is no text") from error
+    _check_depth(record)
     return record
+
+
+def _is_deep(kind: pa.DataType) -> bool:
+    """Return whether a type has structs in structs beyond what a record may hold."""
+    level = [kind]
+    for _ in range(NESTING):
+        level = [one.field(i).type for one in level if pa.types.is_struct(one)
+                 for i in range(one.num_fields)]  # fmt: skip
+    return any(map(pa.types.is_struct, level))
+
+
+def _check_depth(record: Any) -> None:
+    """Raise _OddRecordError where objects stand in objects too deep for a recursion over them."""
+    level = [record]
+    for _ in range(NESTING + 2):
+        level = [value for one in level if isinstance(one, dict) for value in one.values()]
+    if level:
+        raise _OddRecordError(f"holds objects in objects over {NESTING} deep")
 
 
 def _float(text: str) -> float:
