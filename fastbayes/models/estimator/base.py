@@ -577,7 +577,9 @@ class Classifier(TableRows):
             keep_unlabelled=self._keeps_unlabelled(),
         )
         if not first:
-            _check_same_columns(self.schema_, [f.name for f, _ in learning().features])
+            # A column taken for weights is told of where they are read.
+            names = [f.name for f, _ in learning().features]
+            _check_same_columns([n for n in self.schema_.names if n not in taken], names)
         scans = self._scans(opened.source, learning, first=first)
         stats = self._scanned(scans)
         if first:
@@ -790,13 +792,13 @@ def check_learnable(stats: Statistics, where: str) -> None:
         raise DataError(f"{where}: nothing to learn from, {why}")
 
 
-def _check_same_columns(known: Schema, names: Sequence[str]) -> None:
+def _check_same_columns(known: Sequence[str], names: Sequence[str]) -> None:
     """Raise SchemaError where a batch has other columns than those learned before."""
-    for some, others, what in (known.names, names, "missing"), (names, known.names, "new"):
+    for some, others, what in (known, names, "missing"), (names, known, "new"):
         if apart := [name for name in some if name not in {*others}]:
             raise SchemaError(
                 f"the columns of this batch differ from those of the first: column {apart[0]!r} "
-                f"is {what}; the first had {list(known.names)}; give each batch the same columns, "
+                f"is {what}; the first had {list(known)}; give each batch the same columns, "
                 "or fit again"
             )
 
