@@ -449,3 +449,23 @@ def test_kernels_give_what_numpy_gives(name, weighted, k, monkeypatch):
     assert_same_attributes(fast, plain)
     for left, right in zip(a, b, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", ">i2", ">u2", ">i4", ">i8", "f2"])
+@pytest.mark.filterwarnings("error")
+def test_codes_of_any_width_and_byte_order(kind: str) -> None:
+    top = min(200.0, float(np.iinfo(kind).max) if kind[-2] != "f" else 200.0)
+    X = np.array([[0, 1], [top, 2], [2, 0], [top - 1, 1]] * 3)
+    wide = np.tile(X, (1, 600))  # too many cells for tables of 128 codes each
+    for codes in (X, wide, np.minimum(X, 2)):
+        y, given = np.arange(len(codes)) % 2, codes.astype(kind)
+        want = fb.CategoricalNB().fit(codes, y)
+        got = fb.CategoricalNB().fit(given, y)
+        np.testing.assert_array_equal(got.n_categories_, want.n_categories_)
+        np.testing.assert_array_equal(got.predict_proba(given), want.predict_proba(codes))
+    if given.itemsize > 1:
+        unseen = np.array([[256, 1]])
+        model = fb.CategoricalNB().fit(np.minimum(X, 2), y)
+        np.testing.assert_array_equal(
+            model.predict_proba(unseen.astype(kind)), model.predict_proba(unseen)
+        )

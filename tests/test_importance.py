@@ -169,6 +169,22 @@ def test_importance__of_arrays_without_a_column(kind):
         model.importance(fb.count(TABLE, "y"))
 
 
+@pytest.mark.parametrize("kind", ["GaussianNB", "MultinomialNB", "NaiveBayes"])
+def test_importance__checks_the_classes_beside_rows(kind):
+    random = np.random.default_rng(3)
+    X, y = random.integers(0, 9, (60, 2)), random.integers(0, 3, 60)
+    model = getattr(fb, kind)().fit(X, y)
+    for wrong in (y[:10], np.r_[y, y]):
+        with pytest.raises(fb.DataError, match=rf"numbers of samples: \[60, {len(wrong)}\]"):
+            model.importance(X, wrong)
+    with pytest.warns(UserWarning, match="column-vector y"):
+        column = model.importance(X, y[:, None])
+    assert column.log_loss == model.importance(X, y).log_loss
+    few = model.importance(X, np.where(np.arange(60) < 20, np.nan, y))  # without a class
+    assert few.rows == 60
+    assert few.log_loss == pytest.approx(model.importance(X[20:], y[20:]).log_loss, rel=1e-12)
+
+
 def test_importance__of_arrays_that_are_not_taken_apart():
     model = fb.GaussianNB().fit([[1.0, 2.0], [2.0, 3.5], [4.0, 5.0]], [0, 1, 1])
     found = model.importance([[1.0, 2.0], [2.0, 3.0]], [0, 1])

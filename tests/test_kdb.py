@@ -208,6 +208,17 @@ def test_elimination__takes_the_smallest_table_first() -> None:
 # -- learning ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["NaiveBayes", "TAN", "KDB", "LogisticRegression"])
+def test_partial_fit__names_the_column_that_a_batch_has_more_or_less(name: str) -> None:
+    y = [*"ab"] * 10
+    first = {"u": np.arange(20.0), "v": np.arange(20.0) % 7}
+    model = getattr(fb, name)().partial_fit(first, y)
+    with pytest.raises(fb.SchemaError, match=r"batch differ .*: column 'u' is missing; .*'v'\]"):
+        model.partial_fit({"q": first["u"], "v": first["v"]}, y)
+    with pytest.raises(fb.SchemaError, match=r"batch differ .*: column 'q' is new"):
+        model.partial_fit({**first, "q": first["u"]}, y)
+
+
 def test_partial_fit__keeps_the_structure_of_the_first_batch() -> None:
     rows, classes = draw(1, 90, 0.1)
     parts = [slice(0, 50), slice(50, 51), slice(51, 90)]

@@ -391,7 +391,8 @@ def test_batches_with_new_values_and_no_row_of_a_class():
     assert ("a", "v3") in model.coef_names_
     assert np.isfinite(model.coef_).all()
     # A later batch of one class alone.
-    model.partial_fit(table.filter(y == "c1"), "y")
+    with pytest.warns(FastBayesWarning, match=r"no row of class 'c0'.*mix the classes"):
+        model.partial_fit(table.filter(y == "c1"), "y")
     with pytest.raises(DataError, match=r"class 'd' is (new|not)|'d'"):
         model.partial_fit({"a": ["v1"], "b": ["w1"], "x": [1.0], "y": ["d"]}, "y")
 

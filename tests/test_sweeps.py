@@ -321,3 +321,12 @@ def test_threshold__sparse_is_refused() -> None:
     X, y, _ = rows(8)
     with pytest.raises(DataError, match=r"use X\.toarray\(\)"):
         threshold_sweep(sparse.csr_array(X), y)
+
+
+def test_threshold_sweep__a_negative_threshold_is_that_of_indicators():
+    X, y = np.array([[-6.0], [-5.0], [-4.0], [-3.0], [-4.2]]), [0, 0, 1, 1, 0]
+    sweep = fb.threshold_sweep(X, y, test=(X, y))
+    assert sweep.best < 0
+    model = fb.BernoulliNB(binarize=None).fit(sweep.best < X, y)
+    figures = sweep.table.to_pylist()[sweep.values.tolist().index(sweep.best)]
+    assert figures["accuracy"] == model.score(sweep.best < X, y)

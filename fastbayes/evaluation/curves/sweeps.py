@@ -464,6 +464,9 @@ def threshold_sweep(
     then tell how many numbers of each class any threshold has above it, which is all that the model
     learns. Scoring takes n_rows x n_features x n_classes steps for each threshold.
 
+    `BernoulliNB` takes thresholds from 0 up, as scikit-learn does: a negative one, as of centred
+    columns, is that of `BernoulliNB(binarize=None)` on the indicators `X > t`.
+
     A feature's own threshold leaves least uncertainty of the class, H(C | x > t); of equals it is
     the lowest. It is chosen by all rows, those left out included, so that `separate` is a little
     too good.

@@ -547,7 +547,6 @@ class Classifier(TableRows):
         if not first:
             known = self.schema_
             coded = [f for f in known.categorical if f.cuts is None]
-            domains = {f.name: f.values for f in coded if f.declared} | domains
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
@@ -555,6 +554,7 @@ class Classifier(TableRows):
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
             here |= {f.name for f in known.features if f.column in here}
+            domains = {f.name: f.values for f in coded if f.declared and f.name in here} | domains
             categorical = sorted(picked & here)
         if classes is not None:
             domains[opened.target] = np.unique(np.asarray(classes)).tolist()
@@ -576,6 +576,10 @@ class Classifier(TableRows):
             missing=self._counts_missing,
             keep_unlabelled=self._keeps_unlabelled(),
         )
+        if not first:
+            # A column taken for weights is told of where they are read.
+            names = [f.name for f, _ in learning().features]
+            _check_same_columns([n for n in self.schema_.names if n not in taken], names)
         scans = self._scans(opened.source, learning, first=first)
         stats = self._scanned(scans)
         if first:
@@ -786,6 +790,17 @@ def check_learnable(stats: Statistics, where: str) -> None:
         why = "there is no column besides the target"
     if why is not None:
         raise DataError(f"{where}: nothing to learn from, {why}")
+
+
+def _check_same_columns(known: Sequence[str], names: Sequence[str]) -> None:
+    """Raise SchemaError where a batch has other columns than those learned before."""
+    for some, others, what in (known, names, "missing"), (names, known, "new"):
+        if apart := [name for name in some if name not in {*others}]:
+            raise SchemaError(
+                f"the columns of this batch differ from those of the first: column {apart[0]!r} "
+                f"is {what}; the first had {list(known)}; give each batch the same columns, "
+                "or fit again"
+            )
 
 
 def _same_domain(name: str, wanted: Any, counted: pa.Array) -> bool:

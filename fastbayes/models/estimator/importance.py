@@ -17,7 +17,14 @@ from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr, aligned, cell
 from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.information import class_information
-from fastbayes.models.estimator.inputs import is_array, open_features, open_training, split_target
+from fastbayes.models.estimator.inputs import (
+    check_length,
+    class_column,
+    is_array,
+    open_features,
+    open_training,
+    split_target,
+)
 from fastbayes.models.estimator.log_space import Floats, normalise
 from fastbayes.statistics.bundle import Statistics
 
@@ -240,6 +247,8 @@ def _of_rows(
     without: list[tuple[Any, str]] = []
     for rows, y_codes in labelled_rows(model, X, y):
         contributions = model._explained(rows)[0]
+        if y_codes is not None:
+            check_length(len(contributions), y_codes)
         spread += log_odds(contributions).sum(axis=0)
         if y_codes is not None and (known := np.flatnonzero(y_codes >= 0)).size:
             truth = y_codes[known]
@@ -345,7 +354,8 @@ def labelled_rows(model: Any, X: Any, y: Any) -> Iterator[tuple[Any, NDArray[np.
     """Yield blocks of rows, and the codes of their classes: -1 without one, None without any."""
     if not hasattr(model, "schema_"):
         X, y = split_target(X, y)
-        yield X, None if y is None else _codes(model, np.asanyarray(y).tolist(), 0)
+        column = None if y is None else class_column(model, "class", y)
+        yield X, None if column is None else _codes(model, column.to_pylist(), 0)
         return
     schema = model.schema_
     if y is None and (is_array(X) or schema.target is None):

@@ -87,7 +87,7 @@ def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool
 
     target = beside_name(y, "class")
     if not is_name(y):
-        beside[target] = _labels(model, target, y)
+        beside[target] = class_column(model, target, y)
         if is_array(X):
             check_length(source.n_rows, beside[target])
     weight = None
@@ -123,7 +123,8 @@ def _set_names(model: Any, X: Any, names: list[str]) -> None:
     model._set_features(names if named else None, len(names))
 
 
-def _labels(model: Any, name: str, y: Any) -> pa.Array:
+def class_column(model: Any, name: str, y: Any) -> pa.Array:
+    """Return class labels beside rows as a column of this name, null for rows without a class."""
     arrow = hasattr(y, "__arrow_c_stream__") or hasattr(y, "__arrow_c_array__")
     if arrow or isinstance(y, (pa.Array, pa.ChunkedArray, np.ma.MaskedArray)):
         return to_array(name, y)

@@ -242,6 +242,23 @@ def cautions(found: Found[Floats], separable: bool, stats: Statistics) -> None:
         )
 
 
+def caution_of_batch(batch: Statistics, whole: Statistics) -> None:
+    """Warn of a batch without rows of a class that earlier ones had."""
+    labels_and_counts = zip(
+        batch.schema.classes.to_pylist(), batch.values.class_counts.tolist(), strict=True
+    )
+    here = {label for label, count in labels_and_counts if count}
+    counts = whole.values.class_counts.tolist()
+    for label, count in zip(whole.schema.classes.to_pylist(), counts, strict=True):
+        if count and label not in here:
+            warn(
+                f"this batch has no row of class {label!r}, of which earlier ones had: what these "
+                "said of it may fade, for little is remembered of rows that are sure of their "
+                "class; mix the classes in each batch, or fit all rows at once"
+            )
+            return
+
+
 # A class that new rows do not hold keeps this share.
 LEAST_SHARE = 1e-12
 
@@ -288,7 +305,8 @@ class LogisticRegression(Classifier):
     `partial_fit` remembers earlier batches as a quadratic around their optimum (Laplace's
     approximation): with all second derivatives where coefficients are few, else with those of each
     by itself. One batch gives what `fit` gives; several come near what one `fit` of all gives, the
-    nearer the larger they are.
+    nearer the larger they are, if each has rows of all classes: of rows whose class is sure, as
+    where a batch has but one, nearly nothing is remembered, and a warning says so.
 
     References
     ----------
@@ -529,7 +547,9 @@ class LogisticRegression(Classifier):
         Notes
         -----
         One batch gives what `fit` gives. Of several, the loss of earlier ones is approximated
-        around the coefficients that they had led to, so that their order matters a little.
+        around the coefficients that they had led to, so that their order matters a little. Mix the
+        classes: of batches sorted by class the last is nearly all that is learned. A batch without
+        rows of a class that earlier ones had is warned of.
         """
         if self.__sklearn_is_fitted__() and self.converged_ is None:
             raise DataError(
@@ -617,6 +637,8 @@ class LogisticRegression(Classifier):
         given = reading, n_rows, whole, theta, memory, base
         found, after, separable = solve(self, *given, remember=not scans.last)
         cautions(found, separable, whole)
+        if not scans.first:
+            caution_of_batch(stats, whole)
         coefficients = Coefficients.from_theta(found.point, layout)
         information, references = (
             observed(self, reading, coefficients, whole) if self.standard_errors else (None, None)

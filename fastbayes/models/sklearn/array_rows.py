@@ -126,9 +126,9 @@ def column_codes(X: NDArray[Any], sizes: NDArray[np.int64], *, scored: bool) -> 
 def _within(tile: NDArray[Any], limit: int) -> bool:
     """Return whether all numbers, fractions cut off, are in 0, ..., limit: in one pass."""
     if tile.dtype.kind == "f":
-        return bool(tile.min() > -1 and tile.max() < limit + 1)
+        return bool(tile.min() > -1 and float(tile.max()) < limit + 1)
     if tile.dtype.kind == "i":  # as unsigned, the negative ones are the largest
-        tile = tile.view(f"u{tile.itemsize}")
+        tile = tile.view(f"{tile.dtype.byteorder}u{tile.itemsize}")
     return bool(tile.max() <= limit)
 
 

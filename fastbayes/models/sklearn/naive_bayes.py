@@ -490,7 +490,8 @@ class CategoricalNB(DiscreteDropIn):
         return resized(counts, highest)
 
     def _sizes(self, highest: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
-        for limit in (highest, np.cumsum(np.minimum(highest, MAX_CELLS) + 1) * n_classes):
+        most = highest.astype(np.float64)  # X's own type may not hold the limit
+        for limit in (most, np.cumsum(most + 1) * n_classes):
             if (limit >= MAX_CELLS).any():
                 j = int(highest.argmax())
                 raise MemoryLimitError(
