@@ -464,6 +464,8 @@ def test_generate__lists_presets() -> None:
         (["fit", "d", "--target", "y", "-o", "m", "--alpha", "-1"], "'-1'"),
         (["fit", "d", "--target", "y", "-o", "m", "--alpha", "x"], "'x'"),
         (["fit", "d", "--target", "y", "-o", "m", "--alpha", "nan"], "'nan'"),
+        (["fit", "d", "--target", "y", "-o", "m", "--max-rejected", "nan"], "'nan' is no number"),
+        (["count", "d", "-o", "s", "--checkpoint-seconds", "nan"], "'nan' is no number"),
         (["fit", "d", "--target", "y", "-o", "m", "--threads", "0"], "--threads"),
         (["fit", "d", "--target", "y", "-o", "m", "--numeric", "normal"], "gaussian"),
         (["fit", "d", "--target", "y", "-o", "m", "--model", "bayes"], "naive-bayes"),

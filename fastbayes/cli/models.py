@@ -34,6 +34,7 @@ from fastbayes.cli.options import (
     WEIGHT,
     ModelCommand,
     ModelOption,
+    Range,
     at_least_0,
     candidates_named,
     check_file,
@@ -641,7 +642,7 @@ def rows_or_share(value: str) -> float:
 )
 @defaulted(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Range(0, 1, min_open=True, max_open=True),
     default=0.95,
     help="Of the intervals.",
 )

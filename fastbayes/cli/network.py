@@ -23,6 +23,7 @@ from fastbayes.cli.options import (
     MEMORY_LIMIT,
     THREADS,
     WEIGHT,
+    Range,
     check_file,
     defaulted,
     files_of,
@@ -222,13 +223,11 @@ def network() -> None:
 @SEED
 @click.option(
     "--time-limit",
-    type=click.FloatRange(0, min_open=True),
+    type=Range(0, min_open=True),
     metavar="SECONDS",
     help="Stop climbing then.",
 )
-@defaulted(
-    "--alpha", type=click.FloatRange(0), default=1.0, help="Pseudo-count of every cell of a table."
-)
+@defaulted("--alpha", type=Range(0), default=1.0, help="Pseudo-count of every cell of a table.")
 @defaulted(
     "--prior",
     type=click.Choice(["laplace", "bdeu"]),
@@ -237,7 +236,7 @@ def network() -> None:
 )
 @defaulted(
     "--ess",
-    type=click.FloatRange(0, min_open=True),
+    type=Range(0, min_open=True),
     default=1.0,
     help="Equivalent sample size of bdeu, as score and as prior.",
 )

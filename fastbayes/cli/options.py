@@ -70,6 +70,19 @@ def number(says: str, good: Callable[[float], bool], *words: str) -> Reader:
     return reader(read, *words)
 
 
+class Range(click.FloatRange):
+    """A range of numbers; NaN, which compares with no bound, is in none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number that a text says; of NaN, and out of range, an error of usage."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return found
+
+
 pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
 share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
 at_least_0 = number("no number >= 0", lambda x: x >= 0)
@@ -443,7 +456,7 @@ FILES = together(
     ),
     click.option(
         "--max-rejected",
-        type=click.FloatRange(0, 1),
+        type=Range(0, 1),
         metavar="SHARE",
         help="Share of the rows of a file that may be left out; default: 0.05.",
     ),
@@ -534,7 +547,7 @@ def _says(help: str, metavar: str | None = None, **attributes: Any) -> dict[str,
     return {"help": help, "metavar": metavar, **attributes}
 
 
-NOT_NEGATIVE, POSITIVE = click.FloatRange(0), click.FloatRange(0, min_open=True)
+NOT_NEGATIVE, POSITIVE = Range(0), Range(0, min_open=True)
 
 # Parameters whose values are Python's, or that commands have as options of their own.
 LIBRARY_ONLY = {

@@ -24,6 +24,7 @@ from fastbayes.cli.options import (
     STDIN,
     TARGET,
     THREADS,
+    Range,
     check_file,
     files_of,
     folds,
@@ -98,7 +99,7 @@ LARGEST = 5  # pairs that are named
 )
 @click.option(
     "--checkpoint-seconds",
-    type=click.FloatRange(0),
+    type=Range(0),
     metavar="S",
     help="Least time between two writes of the checkpoint; default: 20, 0: as often as can be.",
 )

@@ -11,7 +11,7 @@ import click
 
 import fastbayes as fb
 from fastbayes.cli.help import BriefCommand
-from fastbayes.cli.options import FORCE, JSON, defaulted, output
+from fastbayes.cli.options import FORCE, JSON, Range, defaulted, output
 from fastbayes.cli.progress import bar
 from fastbayes.cli.show import fields, show, size, table
 from fastbayes.core.suggestions import did_you_mean
@@ -32,9 +32,7 @@ from fastbayes.evaluation.environment import doctor as examine
 @output("Directory to write.", required=False)
 @click.option("--list", "listing", is_flag=True, help="List the presets.")
 @defaulted("--seed", type=click.IntRange(0), default=0)
-@click.option(
-    "--missing", type=click.FloatRange(0, 1), help="Share of missing values; default: the preset's."
-)
+@click.option("--missing", type=Range(0, 1), help="Share of missing values; default: the preset's.")
 @click.option("--files", type=click.IntRange(1), help="Number of files.")
 @click.option("--row-group-rows", type=click.IntRange(1), help="Rows of a row group.")
 @defaulted("--format", type=click.Choice(["parquet", "ipc", "csv"]), default="parquet")
