@@ -674,8 +674,7 @@ def test_the_rules_of_a_zone_hold_after_the_last_year_that_its_file_lists(zone: 
     end = int(dt.datetime(9990, 1, 1, tzinfo=dt.UTC).timestamp())
     rng = np.random.default_rng(0)
     at = np.concatenate([rng.integers(first, last, 4000), rng.integers(last, end, 2000)])
-    changes = module._late_changes(zone)
-    assert changes is not None
+    changes = module._late_changes(zone, module.LISTED_UNTIL)
     at = np.append(at, changes.since[:, None] + [-1, 0])
     known = ZoneInfo(zone)
     wanted = [dt.datetime.fromtimestamp(s, known).replace(tzinfo=None) for s in at.tolist()]
@@ -684,3 +683,28 @@ def test_the_rules_of_a_zone_hold_after_the_last_year_that_its_file_lists(zone: 
     parts = [DatePart("t", part, "timestamp", zone) for part in ("hour", "weekday")]
     few = DateParts(parts).of(pa.record_batch([column], names=["t"]))
     assert few.column("t.hour").to_pylist() == [*(moment.hour for moment in wanted), None]
+
+
+def test_zone_files_that_list_no_change_where_a_rule_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    zone, of_arrow = "America/New_York", pc.local_timestamp
+    rule_since = int(dt.datetime(2007, 11, 4, 6, tzinfo=dt.UTC).timestamp())
+
+    def by_such_a_file(column: pa.Array) -> pa.Array:
+        at = np.asarray(column.view(pa.int64()))
+        before = np.asarray(of_arrow(column).view(pa.int64()))
+        return pa.array(np.where(at < rule_since, before, at - 5 * 3600)).cast(pa.timestamp("s"))
+
+    first, last = (int(dt.datetime(y, 1, 1, tzinfo=dt.UTC).timestamp()) for y in (1990, 2060))
+    at = np.random.default_rng(0).integers(first, last, 4000)
+    column = pa.array(at).cast(pa.timestamp("s", zone))
+    monkeypatch.setattr(module.pc, "local_timestamp", by_such_a_file)
+    for cached in (module._unread_from, module._late_changes):
+        cached.cache_clear()
+    try:
+        found = module.local_times(column, "t", zone).to_pylist()
+    finally:
+        module._unread_from.cache_clear()
+    known = ZoneInfo(zone)
+    assert found == [dt.datetime.fromtimestamp(s, known).replace(tzinfo=None) for s in at.tolist()]

@@ -33,8 +33,9 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 HOUR = 3600
 # Tables have at most so many stretches, those of 120 years, and grow by so many.
 MOST_STRETCHES, GROWTH = 1 << 20, 1 << 14
-# Seconds of the first moment of 2038, from which on changes of zones are by rules.
-LISTED_UNTIL = 2_145_916_800
+# Seconds of the first moments of 2037 and of 2038: zone files of most systems list changes until
+# then, and state a rule for later years.
+LAST_YEAR, LISTED_UNTIL = 2_114_380_800, 2_145_916_800
 # Years in which each calendar is once. Later years are as the one with their calendar; those before
 # are as they are, since some zones list changes there (Casablanca until 2087, by the moon).
 SAMPLE_YEARS = range(2101, 2129)
@@ -261,9 +262,10 @@ def local_times(column: pa.Array, name: str, zone: str | None) -> pa.Array:
             "UTC, or install the time zones of the system (tzdata)"
         ) from error
     numbers, a_second, _ = Ticks.of(column)
-    late = numbers >= LISTED_UNTIL * a_second
-    if not late.any() or (changes := _late_changes(zone)) is None:
+    unread = _unread_from(zone)
+    if unread is None or not (late := numbers >= unread * a_second).any():
         return local
+    changes = _late_changes(zone, unread)
     shown = Ticks.of(local).numbers.copy()
     shown[late] = numbers[late] + changes.offsets(numbers[late] // a_second) * a_second
     return pa.array(shown, mask=column.is_null().to_numpy(zero_copy_only=False)).cast(local.type)
@@ -276,7 +278,7 @@ class _Changes(NamedTuple):
     ahead: Ints
 
     def offsets(self, at: Ints) -> Ints:
-        """Return what local time is ahead at these seconds, not before 2038."""
+        """Return what local time is ahead at these seconds, none before the first change."""
         years = at.astype("datetime64[s]").astype("datetime64[Y]")
         begin = years.astype("datetime64[s]").astype(np.int64)
         calendar = years.astype(np.int64) + 1970
@@ -299,27 +301,45 @@ _LIKE_YEARS = _first_seconds()
 
 
 @lru_cache
-def _late_changes(zone: str) -> _Changes | None:
-    """Return the changes of a zone from 2038 on, by Python; None where it does not know the zone.
+def _unread_from(zone: str) -> int | None:
+    """Return the second from which on Arrow may not know what a zone is ahead; None of no zone.
 
-    Zone files list changes until 2037, and state a rule for later years, which Arrow does not read.
+    It reads the changes that a zone file lists, and not the rule for later ones. Some systems have
+    files that list none where a rule is enough: there the rule may have begun long ago.
     """
     try:
         known = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError):  # as "+05:30", which Arrow knows
         return None
+    for first in (LAST_YEAR, 0):
+        at = np.arange(first, LISTED_UNTIL, DAY)
+        local = pc.local_timestamp(pa.array(at).cast(pa.timestamp("s", zone)))
+        by_rule = np.array([_ahead(then, known) for then in at.tolist()])
+        other = np.flatnonzero(np.asarray(local.view(pa.int64())) - at != by_rule)
+        if not len(other):
+            return LISTED_UNTIL
+    return max(0, int(at[other[0]]) - DAY)
 
-    def ahead(at: int) -> int:
-        offset = datetime.fromtimestamp(at, known).utcoffset()
-        assert offset is not None
-        return offset.days * DAY + offset.seconds
 
-    since, offsets = [LISTED_UNTIL], [ahead(LISTED_UNTIL)]
+def _ahead(at: int, zone: ZoneInfo) -> int:
+    """Return what a zone is ahead at a second of universal time, in seconds."""
+    offset = datetime.fromtimestamp(at, zone).utcoffset()
+    assert offset is not None
+    return offset.days * DAY + offset.seconds
+
+
+@lru_cache
+def _late_changes(zone: str, first: int) -> _Changes:
+    """Return the changes of a zone from a second on, by Python, which knows the rules."""
+    known = ZoneInfo(zone)
+    since, offsets = [first], [_ahead(first, known)]
     end = int(datetime(SAMPLE_YEARS[-1] + 1, 1, 1, tzinfo=UTC).timestamp())
-    for after in range(LISTED_UNTIL + DAY, end, DAY):
-        if (then := ahead(after)) != offsets[-1]:
+    for after in range(first + DAY, end, DAY):
+        if (then := _ahead(after, known)) != offsets[-1]:
             seconds = range(after - DAY + 1, after + 1)
-            since.append(seconds[bisect_left(seconds, True, key=lambda at: ahead(at) == then)])
+            since.append(
+                seconds[bisect_left(seconds, True, key=lambda at: _ahead(at, known) == then)]
+            )
             offsets.append(then)
     return _Changes(np.array(since), np.array(offsets))
 
