@@ -487,7 +487,7 @@ def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
     for target, reason in [
         (tmp_path / "no" / "a", "no directory"),
         (tmp_path, "is a directory"),
-        (Path("/dev/null"), "not a regular file"),
+        (Path("/dev/null"), "is a device or a pipe"),
         ("", "the path to write to is empty: name a file"),
     ]:
         with pytest.raises(DataError, match=reason), files.atomic(target, force=True):
@@ -689,8 +689,34 @@ def test_what_is_replaced_gives_its_permissions(tmp_path: Path) -> None:
         file.chmod(0o600)
         folder.chmod(0o700)
     with files.atomic(file, force=True) as temporary:
+        assert temporary.stat().st_mode & 0o777 == 0o600  # while it is written, too
         temporary.write_bytes(b"y")
     with files.atomic_directory(folder, force=True) as temporary:
+        assert temporary.stat().st_mode & 0o777 == 0o700
         (temporary / "part-0.csv").write_bytes(b"y")
     assert file.stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups")
+def test_what_is_replaced__is_opened_to_no_other_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, made = tmp_path / "a.fb", tmp_path / "b.fb"
+    for path in (file, made):
+        path.touch()
+    file.chmod(0o4664)
+    own, was = made.stat().st_gid, Path.stat
+
+    def of_another_group(path: Path, **how: Any) -> os.stat_result:
+        found = [*was(path, **how)]
+        found[5] = own + (path == file)
+        return os.stat_result(found)
+
+    def refused(*given: Any) -> None:
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(Path, "stat", of_another_group)
+    monkeypatch.setattr(os, "chown", refused)
+    files._guard_alike(made, file)
+    assert made.stat().st_mode & 0o7777 == 0o604

@@ -238,10 +238,11 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     target = real_path(path)
     _check_target(path, target, force)
     with telling_full(path), _temporary(path, target, Path.touch) as temporary:
+        _guard_alike(temporary, target, also=0o600)
         yield temporary
         sync(temporary)
         _check_target(path, target, force)
-        _keep_mode(temporary, target)
+        _guard_alike(temporary, target)
         os.replace(temporary, target)
         sync_directory(target.parent)
 
@@ -273,11 +274,12 @@ def atomic_directory(path: str | os.PathLike[str], *, force: bool = False) -> It
     target = real_path(path)
     check_directory(path, force=force)
     with telling_full(path), _temporary(path, target, Path.mkdir) as temporary:
+        _guard_alike(temporary, target, also=0o700)
         yield temporary
         sync_directory(temporary)
         check_directory(path, force=force)
         if target.exists():
-            _keep_mode(temporary, target)
+            _guard_alike(temporary, target)
             _exchange(temporary, target)
         else:
             temporary.rename(target)
@@ -389,13 +391,31 @@ def _remove_whole(path: Path) -> None:
         raise
 
 
-def _keep_mode(made: Path, target: Path) -> None:
-    """Give what is made the permissions of the target that it is about to replace, if there is one.
+def _guard_alike(made: Path, target: Path, also: int = 0) -> None:
+    """Give what is made the owner and permissions of the target that it replaces, if there is one.
 
-    File systems that have none, such as FAT, refuse.
+    Where this process may not give it to the same group, it opens nothing to another one.
+
+    also  Permissions that are needed while it is written.
     """
-    with contextlib.suppress(FileNotFoundError, PermissionError):
-        made.chmod(stat.S_IMODE(target.stat().st_mode))
+    with contextlib.suppress(OSError):  # no target, or a file system without permissions
+        old, new = target.stat(), made.stat()
+        mode = stat.S_IMODE(old.st_mode)
+        if not stat.S_ISDIR(old.st_mode):
+            mode &= 0o777  # who runs a file as its owner trusted what was in it
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            _give(made, old.st_uid, old.st_gid)
+            if made.stat().st_gid != old.st_gid:
+                mode &= ~0o070
+        made.chmod(mode | also)
+
+
+def _give(made: Path, owner: int, group: int) -> None:
+    """Give a file or directory to an owner and a group, or to the group alone, if that may be."""
+    for uid in (owner, -1):
+        with contextlib.suppress(OSError, AttributeError):  # of a system without owners
+            os.chown(made, uid, group)
+            return
 
 
 def _exchange(made: Path, target: Path) -> None:
@@ -526,6 +546,7 @@ def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> Non
         it cannot be made.
     """
     name, target = os.fspath(path), real_path(path)
+    _check_no_device(name)
     refuse(
         target.exists() and not target.is_dir(),
         f"{name} is not a directory: name one for the parts, or a file that ends in its format",
@@ -558,14 +579,21 @@ def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> No
     """Raise unless the target may be made."""
     name = os.fspath(path)
     refuse(target.is_dir(), f"{name} is a directory: name a file in it")
-    refuse(
-        target.exists() and not target.is_file(), f"{name} is not a regular file: name another one"
-    )
+    _check_no_device(name)
     refuse(
         target.exists() and not force,
         f"{name} exists: name another file, or overwrite it with force=True",
     )
     _check_parent(name, target)
+
+
+def _check_no_device(name: str) -> None:
+    # Of what the name stands for: that of standard output may lead to no path.
+    refuse(
+        os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)),
+        f"{name} is a device or a pipe, whose place no file can take: name a file, or '-' for "
+        "predictions on standard output",
+    )
 
 
 def _check_parent(name: str, target: Path) -> None:

@@ -294,9 +294,14 @@ def _below(fs: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
 
 def _entered(fs: pafs.FileSystem, folder: str, above: frozenset[_Inode]) -> frozenset[_Inode]:
     """Return the directories above and this one; raise DataError where it is one of them."""
-    if not isinstance(fs, pafs.LocalFileSystem) or not os.path.isdir(folder):
+    if not isinstance(fs, pafs.LocalFileSystem):
         return above
-    found = os.stat(folder)
+    try:
+        found = os.stat(folder)
+    except OSError:  # gone meanwhile
+        return above
+    if not found.st_ino:  # of a file system that numbers nothing
+        return above
     inode = found.st_dev, found.st_ino
     refuse(
         inode in above,
@@ -399,6 +404,12 @@ def _with_format(file: DataFile) -> DataFile:
 
 
 def _check_bytes(file: DataFile) -> None:
+    refuse(
+        file.size == 0 and file.local and os.path.exists(file.path) != os.path.isfile(file.path),
+        f"{file.origin} is a pipe or a device, and a file is read more than once: write the rows "
+        "to one, or send them to standard input and name '-'",
+        FileFormatError,
+    )
     refuse(
         file.size == 0,
         f"{file.origin} is empty (0 bytes); write it again or leave it out",
