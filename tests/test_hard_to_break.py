@@ -549,6 +549,8 @@ def test_whole_numbers_of_64_bits(labels: list[Any]) -> None:
         assert fb.count(rows, y).schema.classes.to_pylist() == known
     with said(DataError, "row 0", "beside negative numbers or fractions"):
         fb.count({"x": ["a", "b"], "y": [2**63, -1]}, "y")
+    with pytest.raises(DataError, match="row 0: 9223372036854775808 does not fit in 64 bits bes"):
+        fb.count({"x": [np.uint64(2**63), 1.5], "y": ["a", "b"]}, "y")
 
 
 @pytest.mark.parametrize(
@@ -577,7 +579,7 @@ def test_a_bad_cell_at_predict_names_the_remedy_that_works(tmp_path: Path) -> No
     first, later = tmp_path / "first.csv", tmp_path / "later.csv"
     first.write_text("x,y\n1.5,a\n2,b\n3,a\n")
     later.write_text("x,y\n1.5,a\nn/a,b\n")
-    with said(DataError, "'n/a'", "`count` takes both"):
+    with said(DataError, "'n/a'", "give both to `count`"):
         fb.NaiveBayes().fit(first, "y").predict(later)
     counts = fb.count(first, "y", null_values=["n/a"])
     assert len(fb.NaiveBayes().fit_statistics(counts).predict(later)) == 2

@@ -16,6 +16,7 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
+from fastbayes.data import text
 from fastbayes.data.nested import flat, flat_row, flat_schema, roots
 from fastbayes.data.source import open_source
 from fastbayes.engines import pool
@@ -240,3 +241,19 @@ def test_objects_too_deep_for_a_recursion(tmp_path: Path) -> None:
     path.write_text(f'{{"x":1,"y":"p"}}\n{{"x":2,"z":{deep},"y":"q"}}\n{{"x":3,"y":"q"}}\n')
     with pytest.raises(fb.DataError, match="row 1: holds objects in objects over 200 deep"):
         open_source(path)
+
+
+@pytest.mark.parametrize("inside", ["1", "{}", '{"a":1}'])
+def test_depth_of_objects__is_one_for_types_and_rows(tmp_path: Path, inside: str) -> None:
+    path = tmp_path / "a.jsonl"
+    more = inside.count("{")
+    for objects, good in ((text.NESTING, True), (text.NESTING + 1, False)):
+        deep = '{"a":' * (objects - more) + inside + "}" * (objects - more)
+        path.write_text(f'{{"x":1,"y":"p"}}\n{{"x":2,"z":{deep},"y":"q"}}\n{{"x":3,"y":"q"}}\n')
+        files = fb.Files(path, on_error="skip-rows")
+        if good:
+            assert fb.count(files, "y", columns=["x"]).n_rows == 3
+        else:
+            assert fb.count(files, "y").n_rows == 2
+            with pytest.raises(fb.DataError, match="row 1: holds objects in objects over 200 deep"):
+                open_source(path)

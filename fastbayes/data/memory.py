@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.numbers import is_whole
 from fastbayes.data.nested import flat, flat_schema
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -316,9 +317,10 @@ def _misfit(values: Iterable[Any]) -> str | None:
             continue
         kind = _kind(value)
         shown = f"{str(value)[:40]!r} ({type(value).__name__})"
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        whole = int(value) if is_whole(value) else 0
+        if not -(2**63) <= whole < 2**64:
             return f"row {row}: {value} does not fit in 64 bits; use floats or text"
-        if beyond is None and isinstance(value, int) and value >= 2**63:
+        if beyond is None and whole >= 2**63:
             beyond = (
                 f"row {row}: {value} does not fit in 64 bits beside negative numbers or fractions; "
                 "use floats or text"

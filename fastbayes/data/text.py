@@ -678,8 +678,8 @@ class CsvReader(TextReader):
         """Return what to do about a column of several types."""
         return (
             f"null_values=[...] with that text if it means missing, categorical=[{name!r}] to read "
-            "the column as text (`count` takes both, and a model fitted to what it counts "
-            "reads as it does)"
+            "the column as text (give both to `count`, then `fit_statistics` of the model: it "
+            "reads later files in the same way)"
         )
 
     def _not_text(self, name: str, text: bytes, before: int = 0) -> DataError:
@@ -901,20 +901,22 @@ def _record(row: bytes) -> Any:
 
 def _is_deep(kind: pa.DataType) -> bool:
     """Return whether a type has structs in structs beyond what a record may hold."""
-    level = [kind]
+    level = [kind] if pa.types.is_struct(kind) else []
     for _ in range(NESTING):
-        level = [one.field(i).type for one in level if pa.types.is_struct(one)
-                 for i in range(one.num_fields)]  # fmt: skip
-    return any(map(pa.types.is_struct, level))
+        if not level:
+            return False
+        level = [field.type for one in level for field in one if pa.types.is_struct(field.type)]
+    return bool(level)
 
 
 def _check_depth(record: Any) -> None:
     """Raise _OddRecordError where objects stand in objects too deep for a recursion over them."""
-    level = [record]
-    for _ in range(NESTING + 2):
-        level = [value for one in level if isinstance(one, dict) for value in one.values()]
-    if level:
-        raise _OddRecordError(f"holds objects in objects over {NESTING} deep")
+    level = [record] if isinstance(record, dict) else []
+    for _ in range(NESTING + 1):  # what stands in the record is a column, the record is none
+        level = [value for one in level for value in one.values() if isinstance(value, dict)]
+        if not level:
+            return
+    raise _OddRecordError(f"holds objects in objects over {NESTING} deep")
 
 
 def _float(text: str) -> float:

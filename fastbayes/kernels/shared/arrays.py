@@ -22,6 +22,10 @@ def counted_up(lengths: Ints) -> Ints:
     return np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)
 
 
+# Of fewer numbers sorting them takes less than going over all that have 16 bits.
+FEW_NUMBERS = 4096
+
+
 def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
     """Yield the different columns of a matrix, and where each of them stands."""
     bits = np.packbits(flags, axis=0)
@@ -30,13 +34,18 @@ def alike(flags: Bools) -> Iterator[tuple[Bools, Ints]]:
         which = bits[0].astype(np.uint16)
         if len(bits) == 2:
             which = which << 8 | bits[1]
-        patterns = np.flatnonzero(np.bincount(which))
+        if len(bits) == 2 and len(which) < FEW_NUMBERS:
+            patterns, counts = np.unique(which, return_counts=True)
+        else:
+            found = np.bincount(which)
+            patterns = np.flatnonzero(found)
+            counts = found[patterns]
         columns = np.array([patterns >> 8, patterns & 255] if len(bits) == 2 else [patterns])
-        ends = np.cumsum(np.bincount(which)[patterns])
     else:
         columns, found = np.unique(bits, axis=1, return_inverse=True)
         which = found.ravel()
-        ends = np.cumsum(np.bincount(which))
+        counts = np.bincount(which)
+    ends = np.cumsum(counts)
     order = np.argsort(which, kind="stable")
     unpacked = np.unpackbits(columns.astype(np.uint8), axis=0, count=len(flags)).T.astype(np.bool_)
     yield from zip(unpacked, np.split(order, ends[:-1]), strict=True)

@@ -24,8 +24,9 @@ SAMPLED = 0.05
 # How much shorter a gradient the last step is to lead to than is asked for, and its residual at
 # most.
 SPARE, LOOSEST = 0.1, 0.3
-# Residual of the first steps, where `tol` asks for little and else: more exactly solved, they get
-# no farther where the second-order expansion is no good yet, but the last steps end nearer.
+# Residual of the first steps: `tol`, but not below the one nor above the other. Solved more exactly
+# these steps get no farther, for the second-order expansion is no good there yet; a small `tol`
+# wants them so that the last steps end nearer.
 LEAST_FORCING, MOST_FORCING = 0.1, 0.3
 # Curvature below this share of that of the coordinates is rounding.
 FLAT = 1e-12
