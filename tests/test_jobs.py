@@ -234,7 +234,7 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
         fb.count(lake, "y", update=whole, families=[("a",)])
     for first in (True, whole):
         for more in ({"schema": whole}, {"folds": 2}, {"checkpoint": lake / "kept"}):
-            with pytest.raises(ValueError, match="without schema, folds and checkpoint"):
+            with pytest.raises(ValueError, match="without `schema`, `folds` and `checkpoint`"):
                 fb.count(lake, "y", update=first, **more)
     for name, value in (
         ("columns", lambda c: True),

@@ -88,13 +88,14 @@ class Baseline:
     @classmethod
     def read(cls, path: str, tolerance: float) -> Baseline:
         """Read what `evaluate --json` printed; raise DataError where a file is not that."""
-        found = json_from(path, "name what evaluate --json wrote")
+        found = json_from(path, "figures", "name what evaluate --json wrote")
         known = found if isinstance(found, dict) else {}
         for name in BETTER:
             value = known.get(name, "")
             number = type(value) in (int, float) and math.isfinite(as_float(value))
             if value is not None and not number:
-                raise DataError(f"{path}: holds no {name}; name what evaluate --json wrote")
+                lack = f"{name} is no number" if name in known else f"holds no {name}"
+                raise DataError(f"{path}: {lack}; name what evaluate --json wrote")
         return cls(path, known, tolerance)
 
     def failed(self, found: Mapping[str, Any]) -> Iterator[str]:

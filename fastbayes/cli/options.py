@@ -822,22 +822,22 @@ def statistics_from(path: str) -> fb.Statistics:
     return held
 
 
-def json_from(path: str, remedy: str, hook: Callable[..., Any] | None = None) -> Any:
-    """Return what a JSON file holds; raise DataError with a remedy where it holds none."""
+def json_from(path: str, what: str, remedy: str, hook: Callable[..., Any] | None = None) -> Any:
+    """Return what a JSON file holds; raise DataError with a remedy where it holds not `what`."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file, object_pairs_hook=hook)
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror}; {remedy}") from error
+        raise DataError(f"{path}: {error.strerror}; name a file of {what}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: no JSON ({error}); {remedy}") from error
+        raise DataError(f"{path}: no {what} ({error}); {remedy}") from error
 
 
 def loss_from(path: str | None, model: Any) -> Any:
     """Return the loss in a JSON file, once it fits the classes of a model."""
     if path is None:
         return None
-    loss = json_from(path, "write JSON {decision: {truth: cost}}", _once)
+    loss = json_from(path, "costs", "write JSON {decision: {truth: cost}}", _once)
     try:
         loss_matrix(loss, model.classes_)
     except DataError as error:

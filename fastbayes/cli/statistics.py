@@ -53,6 +53,7 @@ from fastbayes.cli.show import (
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import decoded, default_kind
 from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_apart, check_target
+from fastbayes.core.text_tables import visible
 from fastbayes.data.lake_tables import delta_table
 from fastbayes.data.source import open_source
 from fastbayes.scan.density_spec import DensitySpec
@@ -272,7 +273,7 @@ def _report(
     stats: fb.Statistics, output: str, as_json: bool, before: str = "", **more: Any
 ) -> None:
     if before and not as_json:
-        click.echo(f"{before}{output}")
+        click.echo(visible(f"{before}{output}"))
     summary = {**_statistics(stats), **more, "output": output}
     show(summary, as_json, _lines(summary))
 

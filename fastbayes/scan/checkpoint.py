@@ -79,7 +79,10 @@ class Kept:
         """
         if not self.path.exists():
             return None
-        header, arrays = files.read(self.path)
+        try:
+            header, arrays = files.read(self.path)
+        except FileFormatError as error:
+            raise FileFormatError(f"{error}; or remove the checkpoint to begin anew") from error
         if header.get("kind") != "checkpoint":
             raise FileFormatError(f"{self.path}: is no checkpoint; name another directory")
         for what, why in (

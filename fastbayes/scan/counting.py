@@ -457,7 +457,7 @@ def count(
         "null_values": null_values,
     }
     if update and (schema is not None or folds is not None or checkpoint is not None):
-        raise ValueError("update goes without schema, folds and checkpoint")
+        raise ValueError("`update` goes without `schema`, `folds` and `checkpoint`")
     if isinstance(update, Statistics):
         refuse(
             bool(update.folds),
