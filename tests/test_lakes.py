@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from commands import answer, fails, run
@@ -685,3 +686,21 @@ def test_month__of_csv_with_bad_lines(tmp_path: Path) -> None:
         if day != 24:
             tables.append(named(drawn(200, day).set_column(1, "t", pa.array(texts)), day))
     same(fb.load(tmp_path / "s.fbs"), fb.count(pa.concat_tables(tables), "y"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_models_and_statistics_among_the_files__are_no_rows(tmp_path: Path, kind: str) -> None:
+    rows = pa.table({"x": ["a", "b", "a", "b"], "y": ["p", "q", "p", "p"]})
+    if kind == "parquet":
+        pq.write_table(rows, tmp_path / "day.parquet")
+    else:
+        feather.write_feather(rows, str(tmp_path / "day.arrow"))
+    first = fb.count(tmp_path, "y")
+    for source in (tmp_path, f"{tmp_path}/**"):
+        kept = fb.count(source, "y", checkpoint=tmp_path / "kept")
+        kept.save(tmp_path / "all.fbs")
+        fb.NaiveBayes().fit_statistics(kept).save(tmp_path / "m.fb")
+        assert fb.count(source, "y") == first
+        assert fb.count(source, "y", update=kept) == first
+        (tmp_path / "all.fbs").unlink()
+        (tmp_path / "m.fb").unlink()

@@ -39,6 +39,8 @@ _WILD = re.compile(r"[*?\[]")
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
 # The value in it where the column is missing.
 MISSING = "__HIVE_DEFAULT_PARTITION__"
+# Files of models and of statistics, which are no rows where a job keeps them among these.
+OWN = (".fb", ".fbs")
 # What tells a directory from all others, by whatever path: device and inode.
 _Inode: TypeAlias = tuple[int, int]
 
@@ -267,7 +269,9 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
     kept = [
         child
         for child in inside
-        if child.type == pafs.FileType.File and not _hidden(child.path[len(root) :])
+        if child.type == pafs.FileType.File
+        and not _hidden(child.path[len(root) :])
+        and not child.path.endswith(OWN)
     ]
     return [_data_file(fs, child, base) for child in sorted(kept, key=_path)]
 
@@ -367,7 +371,7 @@ def _match(
             info = fs.get_file_info(info.path[2:])
         folder = info.type == pafs.FileType.Directory
         if part == "**":
-            if not rest and not folder and not name.startswith("_"):
+            if not rest and not folder and not name.startswith("_") and not name.endswith(OWN):
                 yield info
             elif folder and not _hidden(name):
                 yield from _match(fs, info.path, parts, above)
