@@ -35,7 +35,6 @@ from fastbayes.cli.options import (
     ModelCommand,
     ModelOption,
     Range,
-    at_least_0,
     candidates_named,
     check_file,
     defaulted,
@@ -438,8 +437,7 @@ def rows_at(source: Any, places: list[int]) -> tuple[pa.Table, int]:
 )
 @click.option(
     "--tolerance",
-    callback=at_least_0,
-    metavar="FLOAT",
+    type=Range(0),
     help="By how much a figure may be worse than in the baseline; default: 1e-9.",
 )
 @THREADS

@@ -85,7 +85,6 @@ class Range(click.FloatRange):
 
 pseudo_count = number("neither a number >= 0 nor 'loo'", lambda x: 0 <= x < math.inf, "loo")
 share = number("neither a number from 0 to 1 nor 'auto'", lambda x: 0 <= x <= 1, "auto")
-at_least_0 = number("no number >= 0", lambda x: x >= 0)
 strength = number("no number above 0", lambda x: x > 0)
 
 

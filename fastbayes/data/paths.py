@@ -302,7 +302,7 @@ def _entered(fs: pafs.FileSystem, folder: str, above: frozenset[_Inode]) -> froz
         return above
     try:
         found = os.stat(folder)
-    except OSError:  # gone meanwhile
+    except OSError:  # it was removed since it was listed
         return above
     if not found.st_ino:  # of a file system that numbers nothing
         return above

@@ -577,7 +577,7 @@ class Classifier(TableRows):
             keep_unlabelled=self._keeps_unlabelled(),
         )
         if not first:
-            # A column taken for weights is told of where they are read.
+            # The error of a column that is used as weights comes where weights are read.
             names = [f.name for f, _ in learning().features]
             _check_same_columns([n for n in self.schema_.names if n not in taken], names)
         scans = self._scans(opened.source, learning, first=first)
