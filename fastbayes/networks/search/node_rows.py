@@ -32,6 +32,7 @@ from fastbayes.scan.counting import Opened, declared, opened_to_learn
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
@@ -188,8 +189,8 @@ class ReadOptions:
             filesystem=self.filesystem,
             as_parts=False,
         )
-        if again and not opened.source.rereadable:
-            opened = opened._replace(source=open_source(_table(opened.source)))
+        if again:
+            opened = opened._replace(source=rereadable(opened.source))
         kinds = {column.name: column.type for column in opened.source.schema}
         kinds.pop(opened.weight or "", None)
         parts = self._date_parts(opened.source, kinds)
@@ -336,13 +337,7 @@ def held(data: Any) -> Any:
     """Return data that can be read more than once: streams as a table, others as they are."""
     if not isinstance(data, pa.RecordBatchReader) and not hasattr(data, "__next__"):
         return data
-    return _table(open_source(data))
-
-
-def _table(source: Any) -> pa.Table:
-    return pa.Table.from_batches(
-        [block for part in source.segments(BLOCK_ROWS) for block in part.batches()], source.schema
-    )
+    return in_memory(open_source(data))
 
 
 def states_of(stats: Statistics) -> dict[str, list[Any]]:
