@@ -10,6 +10,7 @@ import html
 import itertools
 import math
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastbayes.kernels.numpy.fitting.information import pair_information
-from fastbayes.models.discrete.structure import k_dependence, penalty, tree_dot
+from fastbayes.models.discrete.structure import k_dependence, tree_dot
 from fastbayes.models.estimator.information import class_information
-from fastbayes.networks.graph.spanning import (
-    by_relevance,
-    maximum_spanning_forest,
-    maximum_spanning_tree,
-)
+from fastbayes.networks.graph.spanning import by_relevance, maximum_spanning_forest
 
 Weights = NDArray[np.float64]
+maximum_spanning_tree = partial(maximum_spanning_forest, above=-np.inf)
 # Few different weights, so that most of them tie; some are equal up to rounding only.
 LEVELS = [-1.0, 0.0, 0.1, 0.3, 0.1 + 0.2, 1.0, 1.0 + 1e-13, 1.0 + 1e-11, 7e-20, 7e-20 * (1 + 1e-15)]
 
@@ -168,14 +166,6 @@ def test_spanning_forest__a_root_is_one_of_its_own_tree_only() -> None:
     relevance = np.array([4.0, 3.0, 2.0, 1.0])
     parents = maximum_spanning_forest(weights, list("abcd"), relevance=relevance, root="d")
     assert named(parents, list("abcd")) == {"a": None, "b": "a", "c": "d", "d": None}
-
-
-def test_penalty__free_parameters_of_each_edge() -> None:
-    """The last two features have one value and none: nothing depends on them."""
-    cost = penalty(np.array([2, 4, 1, 0]), n_classes=3, unit=0.5)
-    np.testing.assert_array_equal(
-        cost, [[1.5, 4.5, 0, 0], [4.5, 13.5, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    )
 
 
 def test_structures__where_there_can_be_no_edge() -> None:
@@ -397,7 +387,8 @@ def test_car__tree_and_forests(car: tuple[Weights, Weights, NDArray[np.int64], i
     assert named(found, CAR) == tree
     found = maximum_spanning_tree(weights, CAR, relevance=relevance)
     assert named(found, CAR) == {**tree, "buying": "safety", "safety": None}
-    gains = {unit: n * weights - penalty(sizes, 4, unit) for unit in (1.0, 0.5 * math.log(n))}
+    each = 4 * np.outer(sizes - 1, sizes - 1)  # parameters of an edge
+    gains = {unit: n * weights - unit * each for unit in (1.0, 0.5 * math.log(n))}
     akaike, bayes = (
         maximum_spanning_forest(gain, CAR, relevance=relevance) for gain in gains.values()
     )

@@ -25,15 +25,6 @@ Integers = NDArray[np.int64]
 Family = tuple[int, ...]
 
 
-def penalty(sizes: Integers, n_classes: int, unit: float) -> Floats:
-    """Return what the parameters of each edge cost, (d, d): unit K (S_i - 1)(S_j - 1).
-
-    A parameter costs ½ ln N nats by the Bayesian criterion, 1 by Akaike's.
-    """
-    free = np.maximum(sizes - 1, 0).astype(np.float64)
-    return np.asarray(unit * n_classes * np.outer(free, free))
-
-
 def k_dependence(
     weights: Floats, relevance: Floats, names: Sequence[str], k: int
 ) -> tuple[Integers, list[Integers]]:

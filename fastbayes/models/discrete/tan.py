@@ -19,12 +19,7 @@ from fastbayes.kernels.shared.scoring import children_first
 from fastbayes.models.discrete.family_model import BackOff, FamilyModel, FamilyTables, from_pairs
 from fastbayes.models.discrete.hierarchical import CONCENTRATION, SWEEPS
 from fastbayes.models.discrete.one_dependence import check_all_pairs
-from fastbayes.models.discrete.structure import (
-    counts_of_tree,
-    dependence,
-    penalty,
-    relevance,
-)
+from fastbayes.models.discrete.structure import counts_of_tree, dependence, relevance
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
@@ -37,7 +32,7 @@ from fastbayes.models.estimator.parameters import (
     tolerance,
 )
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of, left_out
-from fastbayes.networks.graph.spanning import maximum_spanning_forest, maximum_spanning_tree
+from fastbayes.networks.graph.spanning import maximum_spanning_forest
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
 
@@ -286,13 +281,15 @@ class TAN(BackOff, TreeClassifier):
             # Where a feature has no value at all, nothing depends on it.
             empty = cells.choices == 0
             weights = np.where(empty[:, None] | empty, -np.inf, information)
-            return maximum_spanning_tree(weights, names, relevance=worth, root=self.root)
-        n = max(float(cells.values.class_counts.sum()), 1.0)
-        unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
-        cost = penalty(cells.sizes + cells.as_value, cells.n_classes, unit)
-        return maximum_spanning_forest(
-            together() * information - cost, names, relevance=worth, root=self.root
-        )
+            above = -np.inf
+        else:
+            # A parameter costs ½ ln N nats by the Bayesian criterion, 1 by Akaike's.
+            n = max(float(cells.values.class_counts.sum()), 1.0)
+            unit = 0.5 * math.log(n) if self.prune == "bic" else 1.0
+            free = np.maximum(cells.sizes + cells.as_value - 1, 0).astype(np.float64)
+            cost = unit * cells.n_classes * np.outer(free, free)
+            weights, above = together() * information - cost, 0.0
+        return maximum_spanning_forest(weights, names, relevance=worth, root=self.root, above=above)
 
     def _counted_tree(self, stats: Statistics, cells: CountTables) -> NDArray[np.int64]:
         """Return the parents where only the edges of a tree were counted, which is it then."""

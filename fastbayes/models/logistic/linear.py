@@ -254,15 +254,3 @@ class Coefficients:
         if not (good and [rows[a] * rows[b] for a, b in pairs] == rows[d:].tolist()):
             raise ValueError("the coefficients' offsets and pairs do not fit their tables")
         return found
-
-    def allclose(self, other: Coefficients, rtol: float = 1e-12) -> bool:
-        """Return whether all numbers agree.
-
-        rtol   Relative tolerance, scaled by the largest number of each array.
-        """
-        mine, theirs = self.arrays(), other.arrays()
-        return all(
-            a.shape == theirs[name].shape
-            and np.allclose(a, theirs[name], 0, rtol * float(np.abs(a).max(initial=0.0)))
-            for name, a in mine.items()
-        )

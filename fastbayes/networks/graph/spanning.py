@@ -15,23 +15,6 @@ Integers = NDArray[np.int64]
 TIE = 1e-12
 
 
-def maximum_spanning_tree(
-    weights: Floats, names: Sequence[str], *, relevance: Floats, root: str | None = None
-) -> Integers:
-    """Return the parent of each feature in the tree of largest total weight.
-
-    As `maximum_spanning_forest`, but over all edges whose weight is not -inf.
-
-    Examples
-    --------
-    >>> weights = np.array([[0.0, 3.0, 1.0], [3.0, 0.0, 2.0], [1.0, 2.0, 0.0]])
-    >>> relevance = np.array([0.1, 0.2, 0.3])
-    >>> maximum_spanning_tree(weights, ["a", "b", "c"], relevance=relevance).tolist()
-    [1, 2, -1]
-    """
-    return maximum_spanning_forest(weights, names, relevance=relevance, root=root, above=-np.inf)
-
-
 def maximum_spanning_forest(
     weights: Floats,
     names: Sequence[str],
@@ -42,9 +25,9 @@ def maximum_spanning_forest(
 ) -> Integers:
     """Return the parent of each feature, -1 for a root, in the forest of largest total weight.
 
-    Weights are (d, d), symmetric; only edges of more than `above` are taken. The most relevant
-    feature of each tree is its root, of equals the first by name; `root` is to be one, too. This
-    takes O(d²) memory and O(d² log d) time.
+    Weights are (d, d), symmetric; only edges of more than `above` are taken: those of a tree where
+    that is -inf. The most relevant feature of each tree is its root, of equals the first by name;
+    `root` is to be one, too. This takes O(d²) memory and O(d² log d) time.
 
     References
     ----------

@@ -15,7 +15,7 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.threads import in_order
 from fastbayes.kernels import dispatch
 from fastbayes.networks.graph.coded import Floats
-from fastbayes.networks.graph.spanning import maximum_spanning_tree
+from fastbayes.networks.graph.spanning import maximum_spanning_forest
 from fastbayes.networks.search.score import FamilyScores, members
 
 Flags = NDArray[np.bool_]
@@ -413,7 +413,9 @@ def tree(scores: FamilyScores, names: Sequence[str], root: int) -> list[int]:
     Chow, Liu (1968), Approximating discrete probability distributions with dependence trees.
     """
     none = np.zeros(len(names))
-    found = maximum_spanning_tree(information(scores), names, relevance=none, root=names[root])
+    found = maximum_spanning_forest(
+        information(scores), names, relevance=none, root=names[root], above=-np.inf
+    )
     return [0 if parent < 0 else 1 << parent for parent in found.tolist()]
 
 
