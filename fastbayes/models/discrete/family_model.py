@@ -29,7 +29,7 @@ from fastbayes.models.estimator.loo_base import (
 )
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.sampling import drawn_codes, value_codes
-from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs, missing_as_value
 from fastbayes.networks.graph.coded import Coded
 from fastbayes.networks.infer.inference import joint_posterior
 from fastbayes.networks.infer.scorer import ClassNetwork, Network, NetworkScorer
@@ -340,9 +340,7 @@ class AsNetwork(Classifier):
                 f"column {feature.name!r} has a density; the nodes of a network are "
                 "discrete: name it in `categorical`, or use a model that cuts it into bins"
             )
-        as_value = np.zeros(len(schema.names), np.bool_)
-        if self.missing == "category":
-            as_value = (self.statistics_.values.missing != 0).any(axis=1)
+        as_value = missing_as_value(self.statistics_.values, self.missing)
         states: dict[str, list[Any]] = {target: schema.classes.to_pylist()}
         for feature, more in zip(schema.features, as_value, strict=True):
             assert feature.values is not None

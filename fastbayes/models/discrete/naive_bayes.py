@@ -54,6 +54,7 @@ from fastbayes.models.estimator.smoothing import (
     log_likelihood,
     log_prior,
     logs,
+    missing_as_value,
     spread_of,
 )
 from fastbayes.models.logistic.to_logistic import LinearForm, logistic, of_naive_bayes
@@ -329,10 +330,8 @@ class NaiveBayes(AsNetwork, Iterative):
         a bandwidth, for each class.
         """
         self._check_fitted()
-        k, schema = len(self.classes_), self.schema_
-        sizes = np.array([f.size for f in schema.categorical], dtype=np.int64)
-        if self.missing == "category":
-            sizes += (self.statistics_.values.missing != 0).any(axis=1)
+        k, values = len(self.classes_), self.statistics_.values
+        sizes = values.shape.sizes + missing_as_value(values, self.missing)
         discrete = int(np.maximum(sizes - 1, 0).sum()) * k
         p = len(self._gaussians.mean)
         spreads = {"per_class": p * k, "shared": p, "single": min(p, 1)}[self.variance]

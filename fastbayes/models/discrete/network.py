@@ -18,7 +18,7 @@ from fastbayes.models.discrete.structure import Family, class_node
 from fastbayes.models.estimator.base import Scans, check_learnable
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import COUNTED_PRIOR, fitted, memory_limit, parameter
-from fastbayes.models.estimator.smoothing import Smoothing, logs
+from fastbayes.models.estimator.smoothing import Smoothing, logs, missing_as_value
 from fastbayes.networks.graph.dag import DAG, graph
 from fastbayes.networks.graph.parameters import TablePrior
 from fastbayes.networks.infer.scorer import Network, NetworkScorer
@@ -335,9 +335,7 @@ def parents_by_search(model: Any, scans: Scans, found: Statistics) -> Parents:
     """Return the parents of the nodes, as the search of the model over the rows finds them."""
     names = found.schema.names
     # A column without a value has no neighbour, and no row that is complete.
-    known = np.asarray((found.values.known != 0).any(axis=1))
-    if model.missing == "category":
-        known |= np.asarray((found.values.missing != 0).any(axis=1))
+    known = (found.values.known != 0).any(axis=1) | missing_as_value(found.values, model.missing)
     nodes = [name for name, some in zip(names, known.tolist(), strict=True) if some]
     target = class_node(found.schema.target or "class", names)
     table, weight, domains = _coded(model, scans, found, nodes, target)

@@ -26,6 +26,7 @@ from fastbayes.models.estimator.inputs import (
     split_target,
 )
 from fastbayes.models.estimator.log_space import Floats, normalise
+from fastbayes.models.estimator.smoothing import missing_as_value
 from fastbayes.statistics.bundle import Statistics
 
 # Numbers of contributions at a time: 32 MiB.
@@ -168,9 +169,7 @@ def _information(model: Any, counts: Any) -> list[float | None]:
     if "values" not in counts.parts:
         return [None] * len(names)
     values = counts.parts["values"]
-    sizes = values.shape.sizes
-    if getattr(model, "missing", "") == "category":
-        sizes = sizes + (values.missing != 0).any(axis=1)
+    sizes = values.shape.sizes + missing_as_value(values, getattr(model, "missing", ""))
     out = class_information(values.counts, values.offsets, sizes)
     result: list[float | None] = [None] * len(names)
     places = model.schema_.places["categorical"] if hasattr(model, "schema_") else range(len(out))

@@ -118,6 +118,11 @@ class WithOthers(NamedTuple):
         return np.repeat(self.known(), self.widths, axis=1) if len(self.widths) else self.counts
 
 
+def missing_as_value(values: ValueCounts, missing: str) -> NDArray[np.bool_]:
+    """Return for which features a missing value that occurs is a value of its own, (m,)."""
+    return np.asarray((values.missing != 0).any(axis=1) & (missing == "category"))
+
+
 class CountTables:
     """Value and pair counts in S_j + 2 rows per feature: its values, missing, unseen.
 
@@ -156,10 +161,7 @@ class CountTables:
         sizes = self.sizes = values.shape.sizes
         m = len(sizes)
         self.n_classes = values.shape.n_classes
-        as_value = np.zeros(m, np.bool_)
-        if missing == "category":
-            as_value = np.asarray((values.missing != 0).any(axis=1))
-        self.as_value = as_value
+        self.as_value = as_value = missing_as_value(values, missing)
         self.choices = (sizes + as_value).astype(np.float64)
         self.offsets = np.concatenate(([0], np.cumsum(sizes + 2))).astype(np.int64)
         self.feature = np.repeat(np.arange(m), sizes + 2)

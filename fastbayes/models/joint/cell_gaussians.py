@@ -16,7 +16,7 @@ from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import two_sum
 from fastbayes.kernels.shared.posterior import JointScorer
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.smoothing import check_finite
+from fastbayes.models.estimator.smoothing import check_finite, logs
 from fastbayes.models.joint.joint import (
     Bools,
     CellIndex,
@@ -583,8 +583,7 @@ class CellMixture:
             size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
             # All cells that agree and have no density of their own, together.
             counted = there[:, c] - known.rows[at]
-            with np.errstate(divide="ignore"):
-                others = margins[:, c] + np.log(known.remaining[at])
+            others = margins[:, c] + logs(known.remaining[at])
             rest = self.table.smoothed(np.maximum(counted, 0.0), others, self.table.totals[c])
             for some in stretches(size[of]):
                 mine, n = rows[some], size[of[some]]
@@ -666,9 +665,8 @@ def summed(row: Ints, terms: Floats, last: Floats) -> Floats:
     top = last.copy()
     np.maximum.at(top, row, terms)
     safe = np.where(np.isneginf(top), 0.0, top)
-    total = np.exp(last - safe) + np.bincount(row, np.exp(terms - safe[row]), len(last))
-    with np.errstate(divide="ignore"):
-        return np.asarray(safe + np.log(total))
+    total: Floats = np.exp(last - safe) + np.bincount(row, np.exp(terms - safe[row]), len(last))
+    return np.asarray(safe + logs(total))
 
 
 class MixtureScorer(JointScorer):
@@ -698,21 +696,16 @@ class MixtureScorer(JointScorer):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
         """Write P(c | v, x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        joint = self._by_class(batch_codes, numeric, len(out))
-        finish = dispatch.load("scoring.posterior", self._job).to_posterior
-        return int(finish(joint, self._log_prior, self._tie, out))
+        return self._answer("to_posterior", batch_codes, numeric, out)
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
-        joint = self._by_class(batch_codes, numeric, len(out))
-        finish = dispatch.load("scoring.posterior", self._job).to_class
-        return int(finish(joint, self._log_prior, self._tie, len(joint), out))
+        return self._answer("to_class", batch_codes, numeric, out, len(self._log_prior))
 
-    def _by_class(
-        self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], n_rows: int
-    ) -> Floats:
-        joint = np.empty((n_rows, len(self._log_prior)))
-        self.log_joint(batch_codes, numeric, joint)
-        return np.ascontiguousarray(joint.T)
+    def _answer(self, name: str, codes: Any, numeric: Any, out: Any, *more: int) -> int:
+        joint = np.empty((len(out), len(self._log_prior)))
+        self.log_joint(codes, numeric, joint)
+        finish = getattr(dispatch.load("scoring.posterior", self._job), name)
+        return int(finish(np.ascontiguousarray(joint.T), self._log_prior, self._tie, *more, out))

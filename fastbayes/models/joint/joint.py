@@ -413,27 +413,23 @@ class JointTableScorer(JointScorer):
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: Floats
     ) -> int:
         """Write P(c | x) into `out` (n_rows, n_classes); return how many rows took the prior."""
-        group, joint = self._distinct(batch_codes, len(out))
-        answer = np.empty(joint.shape)
-        to_posterior(joint.T, self._log_prior, self._tie, answer)
-        out[:] = answer[group]
-        return _lost(group, joint)
+        return self._answer(to_posterior, batch_codes, out)
 
     def predict(
         self, batch_codes: Sequence[Codes], numeric: Sequence[Floats], out: NDArray[np.intp]
     ) -> int:
         """Write the most probable class of every row; return how many rows took the prior."""
+        return self._answer(to_class, batch_codes, out, len(self._log_prior))
+
+    def _answer(
+        self, finish: Any, batch_codes: Sequence[Codes], out: NDArray[Any], *more: int
+    ) -> int:
         group, joint = self._distinct(batch_codes, len(out))
-        answer = np.empty(len(joint), np.intp)
-        to_class(joint.T, self._log_prior, self._tie, joint.shape[1], answer)
+        answer = np.empty((len(joint), *out.shape[1:]), out.dtype)
+        finish(joint.T, self._log_prior, self._tie, *more, answer)
         out[:] = answer[group]
-        return _lost(group, joint)
-
-
-def _lost(group: NDArray[np.uint32], joint: Floats) -> int:
-    """Return the rows that no class can have made."""
-    lost = np.isneginf(joint).all(axis=1)
-    return int(np.bincount(group, minlength=len(joint))[lost].sum()) if lost.any() else 0
+        lost = np.isneginf(joint).all(axis=1)
+        return int(np.bincount(group, minlength=len(joint))[lost].sum()) if lost.any() else 0
 
 
 class JointBayes(Classifier, Iterative):

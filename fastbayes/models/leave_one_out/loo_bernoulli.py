@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastbayes.models.estimator.log_space import Floats, row_max, row_sum
 from fastbayes.models.estimator.loo_base import without
+from fastbayes.models.estimator.smoothing import logs
 from fastbayes.models.sklearn.array_rows import LinearScorer
 
 
@@ -56,8 +57,7 @@ class LooBernoulli:
         left = np.broadcast_to(self.counts, (len(y), len(self.counts))).copy()
         own = np.arange(len(y)), y
         left[own] = without(left[own], gone)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(left) - np.log(self.counts.sum() - gone)[:, None])
+        return np.asarray(logs(left) - logs(self.counts.sum() - gone)[:, None])
 
     def _linear(self, c: int, X: Floats) -> Floats:
         """Return ln P(x | c) of rows that each take 1 out of their class, (n_rows,)."""

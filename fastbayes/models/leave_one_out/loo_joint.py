@@ -20,7 +20,7 @@ from fastbayes.models.estimator.loo_base import (
     own_likelihood,
     without,
 )
-from fastbayes.models.estimator.smoothing import Smoothing
+from fastbayes.models.estimator.smoothing import Smoothing, logs
 from fastbayes.models.joint.cell_gaussians import (
     CHUNK,
     FLOOR,
@@ -231,8 +231,7 @@ class _Own:
         begin = known.cells.begins[at]
         size = np.where(at >= 0, known.cells.begins[at + 1] - begin, 0)
         agree = table.matching(codes, self.hidden[:, some])[np.arange(len(some)), y]
-        with np.errstate(divide="ignore"):
-            others = margins + np.log(known.remaining[at])
+        others = margins + logs(known.remaining[at])
         last = table.smoothed(np.maximum(agree - known.rows[at], 0.0), others, totals)
         last += self._density(some, np.full(len(some), -1), inside=False)
         result = np.empty(len(some))

@@ -152,10 +152,15 @@ def cells_at(table: Table, index: Sequence[Any]) -> Floats:
     return np.asarray(table[tuple(index)])
 
 
-def logs_of(table: Table) -> Table:
+def logs(table: Floats) -> Floats:
     """Return ln of each cell."""
     with np.errstate(divide="ignore"):
-        return table.mapped(np.log) if isinstance(table, SparseTable) else np.log(table)
+        return np.log(table)
+
+
+def logs_of(table: Table) -> Table:
+    """Return ln of each cell of a whole table, or of one that keeps some rows."""
+    return table.mapped(logs) if isinstance(table, SparseTable) else logs(table)
 
 
 def fits(shape: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastbayes.core.errors import DataError, MemoryLimitError
 from fastbayes.core.iteration import Found, converged, squarem
 from fastbayes.core.numbers import is_number
-from fastbayes.networks.graph.coded import Coded, Floats, Ints
+from fastbayes.networks.graph.coded import Coded, Floats, Ints, logs
 
 # Completions of one row, and numbers worked on at a time, when missing values are filled in.
 COMPLETIONS = 1 << 20
@@ -79,14 +79,13 @@ class Completed:
         Raises MemoryLimitError when a row has too many completions, DataError where impossible.
         """
         counts = [np.zeros(table.shape) for table in coded.tables]
-        with np.errstate(divide="ignore"):
-            logs = [np.log(table) for table in coded.tables]
+        terms = [logs(table) for table in coded.tables]
         likelihood = 0.0
         for hidden, rows in self.patterns:
             for codes, weight in self._filled(coded, hidden, rows):
                 joint = np.zeros(codes.shape[1:])
                 for node, above in enumerate(coded.parents):
-                    joint += logs[node][tuple(codes[[*above, node]])]
+                    joint += terms[node][tuple(codes[[*above, node]])]
                 top = joint.max(axis=1, keepdims=True)
                 if np.isneginf(top).any():
                     raise DataError(

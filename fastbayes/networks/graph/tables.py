@@ -15,7 +15,7 @@ from fastbayes.core.date_parts import DatePart
 from fastbayes.core.errors import MemoryLimitError, not_fitted
 from fastbayes.core.picks import free_name
 from fastbayes.core.suggestions import did_you_mean
-from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at
+from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, Table, cells_at, logs
 from fastbayes.networks.graph.dag import DAG
 from fastbayes.networks.graph.node_states import NodeStates
 from fastbayes.networks.graph.query_result import as_column
@@ -301,11 +301,10 @@ class NetworkTables(DAG):
         self._check_fitted()
         given = {node: self._coded(node, states) for node in self.nodes}
         codes = dict(zip(given, np.broadcast_arrays(*given.values()), strict=True))
-        with np.errstate(divide="ignore"):
-            terms = [
-                np.log(cells_at(self.tables[node], [codes[n] for n in (*self.parents[node], node)]))
-                for node in self.order
-            ]
+        terms = [
+            logs(cells_at(self.tables[node], [codes[n] for n in (*self.parents[node], node)]))
+            for node in self.order
+        ]
         return np.asarray(np.sum(terms, axis=0))
 
     def _coded(self, node: str, states: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, cells_at
+from fastbayes.networks.graph.coded import Coded, Floats, SparseTable, cells_at, logs
 
 Scope = tuple[int, ...]
 
@@ -185,12 +185,6 @@ class Buckets:
             result.append(factor)
         result.sort(key=lambda factor: factor.table.size)
         return result, tuple(sorted({u for factor in result for u in factor.scope}))
-
-
-def logs(table: Floats) -> Floats:
-    """Return ln of each cell."""
-    with np.errstate(divide="ignore"):
-        return np.log(table)
 
 
 def _log_product(factors: Iterable[Factor], scope: Scope) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels.dispatch import readonly
 from fastbayes.kernels.shared.gibbs import PRODUCT, TABLE, Program
-from fastbayes.networks.graph.coded import Coded, Floats, Ints, holding
+from fastbayes.networks.graph.coded import Coded, Floats, Ints, holding, logs
 from fastbayes.networks.sample.joint_draws import Holds, JointDraw
 
 # Nodes and a table over them, an axis for each.
@@ -197,12 +197,11 @@ def _program(
     tabled = _tabled(units, outers, sizes, entries, all_entries)
     parts = _Parts()
     placed: dict[int, int] = {}
-    with np.errstate(divide="ignore"):
-        logs = [(scope, np.log(table)) for scope, table in factors]
+    terms = [(scope, logs(table)) for scope, table in factors]
     for unit, its, outer, has_table in zip(units, touching, outers, tabled, strict=True):
         parts.unit(unit.nodes, len(unit.values), unit.values)
         if has_table:
-            parts.table(outer, _weights(unit, outer, [logs[f] for f in its], sizes))
+            parts.table(outer, _weights(unit, outer, [terms[f] for f in its], sizes))
             continue
         parts.add("kinds", PRODUCT)
         parts.add("table_at", 0)

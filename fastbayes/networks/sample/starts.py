@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.kernels.shared.gibbs import CountedGroups
-from fastbayes.networks.graph.coded import Coded, Floats, holding
+from fastbayes.networks.graph.coded import Coded, Floats, holding, logs
 from fastbayes.networks.sample.blankets import free_factors
 
 States = NDArray[np.uint16]
@@ -210,8 +210,7 @@ class Forward:
     def __init__(self, coded: Coded, evidence: Mapping[int, int], *, even: bool = False) -> None:
         self._coded, self._evidence, self._order = coded, dict(evidence), coded.order
         self._cumulated: dict[int, Floats] = {}
-        with np.errstate(divide="ignore"):
-            self._logs = {v: np.log(coded.tables[v]) for v in evidence}
+        self._logs = {v: logs(coded.tables[v]) for v in evidence}
         for v in self._order:
             if v not in evidence and coded.sizes[v] > 1:
                 table = coded.tables[v] > 0 if even else coded.tables[v]
