@@ -19,21 +19,19 @@ from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
+    PACKING_LIMIT,
     PRECISION,
     UNSEEN,
     fitted,
-    memory_limit,
     number,
     parameter,
     pseudo_count,
     whole,
 )
-from fastbayes.models.estimator.smoothing import Smoothing, log_likelihood
-from fastbayes.models.estimator.unavailable import unavailable
+from fastbayes.models.estimator.smoothing import Smoothing, log_likelihood, missing_as_value
+from fastbayes.models.estimator.unavailable import of_posteriors, unavailable
 from fastbayes.models.logistic.minimise import newton
-from fastbayes.scan import engine
-from fastbayes.scan.budget import default_limit
-from fastbayes.scan.packed_rows import PackedRows, Reading, read_rows, rereadable
+from fastbayes.scan.packed_rows import PackedRows, read_rows, rereadable
 from fastbayes.statistics.bundle import Statistics
 
 
@@ -122,14 +120,7 @@ class WeightedNaiveBayes(Classifier):
         default=100,
         check=whole(1),
     )
-    memory_limit: int | None = parameter(
-        """
-        Bytes: packed rows are kept if they fit in half of it, else they are read again for each
-        step. Half of the machine's memory by default.
-        """,
-        default=None,
-        check=memory_limit,
-    )
+    memory_limit: int | None = PACKING_LIMIT
     weights_: dict[str, float] = fitted("{column: weight}.")
     class_log_prior_: Floats = fitted("(n_classes,) nats.")
     alpha_: float = fitted("The pseudo-count in use.")
@@ -164,13 +155,7 @@ class WeightedNaiveBayes(Classifier):
         "WeightedNaiveBayes learns its weights from rows, which no counts replace: use fit, or "
         "NaiveBayes"
     )
-    log_evidence = unavailable(
-        "WeightedNaiveBayes models P(c | x), not P(x): there is no evidence; use NaiveBayes"
-    )
-    sample = unavailable(
-        "WeightedNaiveBayes models P(c | x), not P(x): there is nothing to draw rows from; use "
-        "NaiveBayes"
-    )
+    log_evidence, sample = of_posteriors("WeightedNaiveBayes")
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -185,29 +170,14 @@ class WeightedNaiveBayes(Classifier):
     def _weighed(self, scans: Scans, stats: Statistics) -> Weights:
         """Return the weights of largest conditional likelihood of the rows."""
         naive = self._naive(stats)
-        sizes = np.array([f.size for f in stats.schema.categorical], np.int64)
-        if stats.schema.missing == "category":
-            sizes += (stats.values.missing != 0).any(axis=1)
+        sizes = stats.values.shape.sizes + missing_as_value(stats.values, self.missing)
         weight = np.ones((len(sizes), 1))
         if len(stats.schema.classes) < 2:
             return Weights(weight[:, 0], (True, 0, 0.0, 0.0), np.empty((0, 4)))
         tables = WeightedTables.of(
             naive["class_log_prior_"], naive["_tables"], naive["_offsets"], sizes
         )
-        encoder = scans.learning(cuts=scans.cuts)
-        assert encoder.target is not None
-        limit = default_limit() if self.memory_limit is None else int(self.memory_limit)
-        share = engine.share_of(scans.source, self.threads, self.memory_limit)
-        reading = Reading(
-            source=share.source,
-            schema=stats.schema,
-            layout=tables.layout,
-            target=encoder.target.name,
-            weight=encoder.weight,
-            class_weight=None,
-            threads=share.threads,
-            limit=(limit - share.charged) / 2,
-        )
+        reading = scans.reading(self, stats.schema, tables.layout)
         (rows,) = read_rows(reading, int(scans.source.n_rows or stats.n_rows))
         objective = Conditional(rows, tables, float(self.l2))
         found = newton(
@@ -253,10 +223,8 @@ class WeightedNaiveBayes(Classifier):
     def n_parameters_(self) -> int:
         """Free parameters: K - 1, (S_j - 1) K per column, and a weight for each."""
         self._check_fitted()
-        k, d = len(self.classes_), len(self._found.weight)
-        sizes = np.diff(self._offsets) - 2
-        if self.missing == "category":
-            sizes = sizes + (self.statistics_.values.missing != 0).any(axis=1)
+        k, d, values = len(self.classes_), len(self._found.weight), self.statistics_.values
+        sizes = values.shape.sizes + missing_as_value(values, self.missing)
         return k - 1 + int(np.maximum(sizes - 1, 0).sum()) * k + d
 
     def _scorer(self, cells: float) -> Any:

@@ -19,6 +19,7 @@ from fastbayes.core.batch import BLOCK_ROWS, GREATEST, Batch
 from fastbayes.core.date_parts import named_parts
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.layout import Layout
 from fastbayes.core.picks import Picks, Selection, chosen
 from fastbayes.core.schema import Schema, labels
 from fastbayes.data.dates import with_parts
@@ -47,11 +48,11 @@ from fastbayes.models.estimator.parameters import (
 from fastbayes.models.estimator.predictor import Predictor
 from fastbayes.models.estimator.smoothing import Smoothing
 from fastbayes.scan import engine, row_blocks
-from fastbayes.scan.budget import encoded_width
+from fastbayes.scan.budget import default_limit, encoded_width
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.discretization import numeric_cuts
-from fastbayes.scan.packed_rows import in_memory, rereadable
+from fastbayes.scan.packed_rows import Reading, in_memory, rereadable
 from fastbayes.scan.request import Progress
 from fastbayes.scan.row_sums import Result, Summing, Sums, Work, scanned_again
 from fastbayes.statistics.bundle import Statistics
@@ -378,6 +379,18 @@ class Scans:
     @property
     def _weight(self) -> str | None:
         return self.learning(cuts=self.cuts).weight
+
+    def reading(
+        self, model: Any, schema: Schema, layout: Layout, class_weight: Floats | None = None
+    ) -> Reading:
+        """Return how the rows are packed, in half of the memory that the model may take."""
+        encoder = self.learning()  # tells names: the schema has the cut points
+        assert encoder.target is not None
+        limit = default_limit() if model.memory_limit is None else int(model.memory_limit)
+        share = engine.share_of(self.source, model.threads, model.memory_limit)
+        room, threads = (limit - share.charged) / 2, share.threads
+        names = encoder.target.name, encoder.weight
+        return Reading(share.source, schema, layout, *names, class_weight, threads, room)
 
     def check_rereadable(self, need: str, instead: str = "") -> None:
         """Raise SchemaError where the rows can be read only once, but a model needs more."""

@@ -314,6 +314,14 @@ MAX_ITER = parameter(
     default=10_000,
     check=whole(1),
 )
+PACKING_LIMIT = parameter(
+    """
+    Bytes: packed rows are kept if they fit in half of it, else they are read again for each
+    step. Half of the machine's memory by default.
+    """,
+    default=None,
+    check=memory_limit,
+)
 
 
 def tolerance(doc: str, default: float) -> Any:

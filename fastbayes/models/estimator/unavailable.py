@@ -17,6 +17,14 @@ def unavailable(reason: str) -> Any:
     return _Absent(reason)
 
 
+def of_posteriors(name: str) -> tuple[Any, Any]:
+    """Return what stands for `log_evidence` and `sample` in a model of P(c | x) alone."""
+    says = f"{name} models P(c | x), not P(x): there is "
+    lacks = "no evidence", "nothing to draw rows from"
+    evidence, sample = (unavailable(f"{says}{what}; use NaiveBayes") for what in lacks)
+    return evidence, sample
+
+
 class _Absent:
     def __init__(self, reason: str) -> None:
         self._reason = reason

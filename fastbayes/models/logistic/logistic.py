@@ -31,9 +31,9 @@ from fastbayes.models.estimator.column_table import ColumnTable
 from fastbayes.models.estimator.inputs import open_training
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
 from fastbayes.models.estimator.model import shifted_prior
-from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter, whole
+from fastbayes.models.estimator.parameters import PACKING_LIMIT, fitted, number, parameter, whole
 from fastbayes.models.estimator.protocol import fresh
-from fastbayes.models.estimator.unavailable import unavailable
+from fastbayes.models.estimator.unavailable import of_posteriors, unavailable
 from fastbayes.models.logistic.interactions import (
     check_interactions,
     found_by_data,
@@ -51,7 +51,6 @@ from fastbayes.models.logistic.logistic_fit import (
     solve,
 )
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
-from fastbayes.scan import engine
 from fastbayes.scan.budget import default_limit
 from fastbayes.scan.packed_rows import Pass, Reading, rereadable
 from fastbayes.statistics.bundle import Statistics
@@ -449,14 +448,7 @@ class LogisticRegression(Classifier):
         default="ignore",
         check=_check_unseen,
     )
-    memory_limit: int | None = parameter(
-        """
-        Bytes: packed rows are kept if they fit in half of it, else they are read again for each
-        step. Half of the machine's memory by default.
-        """,
-        default=None,
-        check=memory_limit,
-    )
+    memory_limit: int | None = PACKING_LIMIT
     coef_: Floats = fitted(
         """
         (n_outputs, n_coefficients) in the units of the columns: of each value of each categorical
@@ -490,13 +482,7 @@ class LogisticRegression(Classifier):
         "LogisticRegression learns from rows, which no counts replace: use fit, or "
         "NaiveBayes.to_logistic for what counts can say"
     )
-    log_evidence = unavailable(
-        "LogisticRegression models P(c | x), not P(x): there is no evidence; use NaiveBayes"
-    )
-    sample = unavailable(
-        "LogisticRegression models P(c | x), not P(x): there is nothing to draw rows from; use "
-        "NaiveBayes"
-    )
+    log_evidence, sample = of_posteriors("LogisticRegression")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -611,19 +597,7 @@ class LogisticRegression(Classifier):
         self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
         if self.standard_errors:
             check_wald(layout, first=scans.first)
-        encoder = scans.learning()  # tells names: the schema has the cut points
-        assert encoder.target is not None
-        share = engine.share_of(scans.source, self.threads, self.memory_limit)
-        reading = Reading(
-            source=share.source,
-            schema=schema,
-            layout=layout,
-            target=encoder.target.name,
-            weight=encoder.weight,
-            class_weight=weight,
-            threads=share.threads,
-            limit=(limit - share.charged) / 2,
-        )
+        reading = scans.reading(self, schema, layout, weight)
         base = None
         if memory is not None:
             theta = memory.theta
