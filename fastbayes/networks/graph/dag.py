@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 from fastbayes.core.errors import MemoryLimitError
@@ -63,6 +63,27 @@ def reachable(nodes: Iterable[Node], near: Callable[[Node], Iterable[Node]]) -> 
         found.update(new)
         waiting += new
     return found
+
+
+def joined(
+    start: Iterable[Any], closed: Collection[Any], among: Collection[Any], above: Any, below: Any
+) -> tuple[set[Any], set[Any]]:
+    """Return what paths lead to in the moral graph of `among`, ends in `closed` included.
+
+    And the nodes whose families (with the parents `above`) they go through: a family is a clique of
+    the moral graph and walked through once, so that the time is that of reading the edges.
+    """
+    found, families = {*start}, set[Any]()
+    waiting = [node for node in found if node not in closed]
+    while waiting:
+        node = waiting.pop()
+        for child in (node, *below[node]):
+            if child in among and child not in families:
+                families.add(child)
+                new = [v for v in (child, *above[child]) if v not in found]
+                found.update(new)
+                waiting += [v for v in new if v not in closed]
+    return found, families
 
 
 def pairs(edges: Iterable[Any], what: str = "") -> Iterator[tuple[str, str]]:
@@ -316,22 +337,7 @@ class DAG:
     # -- independence --------------------------------------------------------------------------
 
     def _reached(self, start: Iterable[str], closed: set[str], among: set[str]) -> set[str]:
-        """Return what paths lead to in the moral graph of `among`, ends in `closed` included.
-
-        A family is a clique of the moral graph: it is walked through once, as a whole, so that
-        the time is that of reading the edges.
-        """
-        found, seen = {*start}, set[str]()
-        waiting = [node for node in found if node not in closed]
-        while waiting:
-            node = waiting.pop()
-            for child in (node, *self.children[node]):
-                if child in among and child not in seen:
-                    seen.add(child)
-                    new = [v for v in (child, *self.parents[child]) if v not in found]
-                    found.update(new)
-                    waiting += [v for v in new if v not in closed]
-        return found
+        return joined(start, closed, among, self.parents, self.children)[0]
 
     def d_separated(self, x: Names, y: Names, z: Names = ()) -> bool:
         """Return whether the graph says that x and y are independent given z.

@@ -15,6 +15,7 @@ from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.arrays import alike
 from fastbayes.networks.graph.coded import Coded, Floats, Ints, SparseTable, logs_of
+from fastbayes.networks.graph.dag import joined
 from fastbayes.networks.infer import inference
 from fastbayes.networks.infer.inference import LARGEST, Factor, best_order, log_eliminated
 from fastbayes.networks.infer.scorer import Network
@@ -129,18 +130,8 @@ class RowPosteriors:
     def _planned(self, observed: set[int]) -> _Plan:
         coded = self.coded
         among = {*coded.ancestral([self.target, *observed])}
-        reached, families, waiting = {self.target}, set[int](), [self.target]
-        while waiting:
-            v = waiting.pop()
-            for child in (v, *self.children[v]):
-                if child in among and child not in families:
-                    families.add(child)
-                    family = (child, *coded.parents[child])
-                    new = [u for u in family if u not in reached and u not in observed]
-                    reached.update(new)
-                    waiting += new
-        members = {u for child in families for u in (child, *coded.parents[child])}
-        hidden = {v for v in reached - {self.target} if coded.sizes[v] > 1}
+        found, families = joined([self.target], observed, among, coded.parents, self.children)
+        hidden = {v for v in found - observed - {self.target} if coded.sizes[v] > 1}
         kept = hidden | {self.target}
         scopes = [tuple(u for u in (c, *coded.parents[c]) if u in kept) for c in families]
         order = best_order(scopes, {v: int(coded.sizes[v]) for v in kept}, hidden)
@@ -152,7 +143,7 @@ class RowPosteriors:
                 "ask row by row with method='gibbs', or raise max_cells"
             )
         cells = max(order.cells, float(coded.sizes[self.target]))
-        return _Plan(sorted(families), sorted(members & observed), order.nodes, cells)
+        return _Plan(sorted(families), sorted(found & observed), order.nodes, cells)
 
     # -- answers -------------------------------------------------------------------------------
 
