@@ -12,23 +12,15 @@ from typing import Any, Literal, NamedTuple, cast
 class Effort(NamedTuple):
     """What a model takes to learn from rows and to score them, about; or a part of that.
 
-    Parameters
-    ----------
-    nanoseconds
-        Of processor time, for every set of columns that are looked at together, of each row and of
-        each of their joint values.
-    together
-        How many columns are looked at together. None: all of them, and what takes time are their
-        joint values that occur, each row's at most.
-    by_class
-        Whether that is once for every class.
-    once
-        Nanoseconds of each joint value of every set in addition, whatever the rows.
-    numbers
-        Whether the columns are those alone that are seen as numbers.
-    by_cell
-        Whether that is, besides, once for all joint values of the other columns within a class that
-        occur, each row's at most, where there are such columns.
+    nanoseconds  of processor time, for every set of columns that are looked at together, of each
+                 row and of each of their joint values
+    together     how many columns are looked at together. None: all of them, and what takes time are
+                 their joint values that occur, each row's at most
+    by_class     whether that is once for every class
+    once         nanoseconds of each joint value of every set in addition, whatever the rows
+    numbers      whether the columns are those alone that are seen as numbers
+    by_cell      whether that is, besides, once for all joint values of the other columns within a
+                 class that occur, each row's at most, where there are such columns
     """
 
     nanoseconds: float
@@ -65,20 +57,13 @@ class Effort(NamedTuple):
 class Candidate:
     """A way in which a model takes part in `compare`.
 
-    Parameters
-    ----------
-    suffix
-        Added to the name of the model.
-    parameters
-        Constructor parameters that differ from the defaults.
-    bins
-        Whether it sees numeric columns in bins; None for what the model itself does.
-    when
-        "always"; "numeric", where some column is numeric; "all_numeric", where every column is; or
-        "gaps", where some value is missing, of categories or of bins.
-    effort
-        What it takes, in parts that add, for `compare` to leave it out unasked where that is long;
-        of none: never.
+    suffix      added to the name of the model
+    parameters  of the constructor that differ from the defaults
+    bins        whether it sees numeric columns in bins; None for what the model itself does
+    when        "always"; "numeric", where some column is numeric; "all_numeric", where every column
+                is; or "gaps", where some value is missing, of categories or of bins
+    effort      what it takes, in parts that add, for `compare` to leave it out unasked where that
+                is long; of none: never
     """
 
     suffix: str = ""
@@ -103,19 +88,12 @@ class Candidate:
 class ModelEntry:
     """A class of models.
 
-    Parameters
-    ----------
-    cls
-        Name of the class: what files and the public names say.
-    where
-        The module that has it, or the class itself.
-    name
-        What the command line and `compare` call it; empty for models of arrays and of models.
-    candidates
-        How it takes part in `compare`.
-    loo
-        What makes the scorer of rows without themselves (a `LooScorer`) from a fitted model: a
-        class or function, or its name and module below `fastbayes.models`; empty for nothing.
+    cls         name of the class: what files and the public names say
+    where       the module that has it, or the class itself
+    name        what the command line and `compare` call it; "" for models of arrays and of models
+    candidates  how it takes part in `compare`
+    loo         what makes the scorer of rows without themselves (a `LooScorer`) from a fitted
+                model: a class or function, its name and module below `fastbayes.models`, or nothing
     """
 
     cls: str
@@ -194,21 +172,9 @@ def register(
     candidates: tuple[Candidate, ...] = (),
     loo: Any = "",
 ) -> None:
-    """Add a class of models.
+    """Add a class of models, or one by its name and module; the rest is as in `ModelEntry`.
 
-    Parameters
-    ----------
-    cls
-        The class, or its name.
-    where
-        Where a name is given: the module that has it.
-    name, candidates, loo
-        As in `ModelEntry`.
-
-    Raises
-    ------
-    ValueError
-        When another class has the name.
+    Raises ValueError when another class has the name.
     """
     name_of, at = (cls, where) if isinstance(cls, str) else (cls.__name__, cls)
     entry = ModelEntry(name_of, at, name, candidates, loo)

@@ -229,10 +229,7 @@ class Subsumption:
     out. Of values that imply each other the first by feature name stays. Implication is transitive,
     so that the order of the rules does not matter.
 
-    Attributes
-    ----------
-    rules
-        (n_rules, 4) feature and code that imply, feature and code that are implied.
+    rules  (n_rules, 4) feature and code that imply, feature and code that are implied
     """
 
     def __init__(self, cells: CountTables, names: Sequence[str], threshold: float) -> None:

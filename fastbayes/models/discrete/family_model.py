@@ -91,28 +91,14 @@ def _fitting(block: NDArray[Any], widths: Sequence[int]) -> NDArray[Any]:
 class FamilyTables(CountTables):
     """Value and family counts, with S_j + 2 codes per feature: its values, missing, unseen.
 
-    Parameters
-    ----------
-    stats
-        Statistics with values and families: these are the structure, in its order.
-    k
-        Most parents of a feature: the first ones are taken, the others summed over; None for all.
-    missing, unseen
-        As in `CountTables`.
+    The families of the statistics are the structure, in its order; of the parents of a feature the
+    first k are taken, and the others summed over.
 
-    Attributes
-    ----------
-    families
-        Parents and feature of each family, parents without a value left out.
-    class_is
-        What the class is in each of them, APART or ABOVE.
-    above
-        Parents of the class, those without a value left out.
+    families  parents and feature of each family, parents without a value left out
+    class_is  what the class is in each of them, APART or ABOVE
+    above     parents of the class, those without a value left out
 
-    Raises
-    ------
-    SchemaError
-        When a feature has two families, or a parent does not stand before it.
+    Raises SchemaError when a feature has two families, or a parent does not stand before it.
     """
 
     def __init__(
@@ -270,10 +256,7 @@ class FamilyTables(CountTables):
     def margin(self, tables: Sequence[Floats], of_class: Floats, names: Sequence[str]) -> Floats:
         """Return P(c) of a class with parents, which are summed out of the tables of all families.
 
-        Raises
-        ------
-        MemoryLimitError
-            When that takes too large a table; the message names its nodes.
+        Raises MemoryLimitError when that takes too large a table; the message names its nodes.
         """
         m, states = len(names), self.choices.astype(np.int64)
         parents: list[Family] = [*[()] * m, self.above]
@@ -561,16 +544,8 @@ class LooFamilies(LooScorer):
     missing whatever the class. Where the class has parents, P(c | parents) stands for P(c): the
     row is missing in all classes of its parents' state.
 
-    Parameters
-    ----------
-    model
-        A fitted `FamilyModel`.
-
-    Raises
-    ------
-    SchemaError
-        When the class has parents, and P(c) matters: where it was given, or a row may be
-        impossible. It is then a sum over tables, all of which the row changes.
+    Raises SchemaError when the class has parents, and P(c) matters: where it was given, or a row
+    may be impossible. It is then a sum over tables, all of which the row changes.
     """
 
     def __init__(self, model: Any) -> None:

@@ -178,22 +178,15 @@ def concentrations(
 ) -> Found[tuple[list[_Level], Floats]]:
     """Return the nodes of each depth, and P(x), with the concentrations of largest posterior.
 
-    Parameters
-    ----------
-    totals
-        For d = 0, 1, ... parents: (S_1, ..., S_d, n_values, n_classes) counts of the rows in which
-        the first d parents and x are known.
-    choices
-        Values that the pseudo-counts at the root are shared among; further values, of count 0, are
-        those of which nothing was seen.
-    alpha
-        Pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha).
-    tol, max_iter
-        When the sweeps end. Nothing is known that every sweep raises: what is least at the end is
-        how far the logarithm of a concentration moved in the last one, which `tol` bounds and the
-        trace keeps, from infinity.
-    half
-        Median of a concentration before any row; 0: there is no prior.
+    totals   for d = 0, 1, ... parents: (S_1, ..., S_d, n_values, n_classes) counts of the rows in
+             which the first d parents and x are known
+    choices  values that the pseudo-counts at the root are shared among; further values, of count 0,
+             are those of which nothing was seen
+    alpha    pseudo-count of each value at the root: P(x) = (t_x + alpha) / (t + choices alpha)
+    half     median of a concentration before any row; 0: there is no prior
+
+    Nothing is known that every sweep raises: what is least at the end is how far the logarithm of a
+    concentration moved in the last one, which `tol` bounds and the trace keeps, from infinity.
     """
     return converged(
         _sweeps(totals, choices, alpha, tol, half),

@@ -56,14 +56,7 @@ def k_dependence(
 
 
 def tree_dot(target: str, parents: Mapping[str, Sequence[str]]) -> str:
-    """Return the structure of a classifier as Graphviz text.
-
-    Parameters
-    ----------
-    target
-        Name of the class, the parent of every feature.
-    parents
-        The feature parents of each feature: none in naive Bayes, one in a tree, k in KDB.
+    """Return a classifier as Graphviz text: the class is one more parent of every feature.
 
     Examples
     --------

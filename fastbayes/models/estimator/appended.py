@@ -15,23 +15,12 @@ from fastbayes.data.nested import roots
 
 
 class Appended:
-    """Columns that a model appends to rows; it may be pickled.
+    """Columns that a fitted model appends to rows of these columns; it may be pickled.
 
-    Parameters
-    ----------
-    model
-        A fitted model.
-    columns
-        Names of the columns that the rows have.
-    proba
-        Whether to append `proba_<class>` for each class, rather than `prediction`.
+    That is `prediction`, or with `proba` one `proba_<class>` for each class.
 
-    Attributes
-    ----------
-    needs
-        Names of the columns that it looks at.
-    fields
-        Those that it appends.
+    needs   names of the columns that it looks at
+    fields  those that it appends
     """
 
     def __init__(self, model: Any, columns: Sequence[str], *, proba: bool) -> None:
@@ -78,12 +67,7 @@ class Appended:
 class LabelsAndPosteriors(Appended):
     """A column of labels and one of posteriors, a list in each row, as Spark's pipelines have them.
 
-    Parameters
-    ----------
-    model, columns
-        As in `Appended`.
-    prediction, probability
-        Their names; "" for none.
+    `prediction` and `probability` are their names; "" for none.
     """
 
     def __init__(

@@ -18,14 +18,9 @@ Ints = NDArray[np.int64]
 def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Floats:
     """Return the mutual information I(X_j; C) of each feature with the class, (m,) in nats.
 
-    Parameters
-    ----------
-    counts
-        (n_slots, n_classes) counts of values, int64 or float64.
-    offsets
-        (m + 1,) first slot of each feature.
-    sizes
-        (m,) values of each feature; its further slots (missing) are left out.
+    counts   (n_slots, n_classes) counts of values, int64 or float64
+    offsets  (m + 1,) first slot of each feature
+    sizes    (m,) values of each feature; its further slots (missing) are left out
     """
     out = np.zeros(len(sizes))
     dispatch.numpy_twin("fitting.information").pair_information(
@@ -37,19 +32,9 @@ def class_information(counts: NDArray[Any], offsets: Ints, sizes: Ints) -> Float
 def interaction_information(pairs: PairCounts, *, as_value: bool) -> Floats:
     """Return what two columns tell of the class only together, as far as it is no chance.
 
-    Parameters
-    ----------
-    pairs
-        Counts of pairs.
-    as_value
-        Whether a missing value is a value of its own.
-
-    Returns
-    -------
-    Floats
-        (n_pairs,) N [I(X_i; X_j | C) - I(X_i; X_j)] - (K - 1)(S_i - 1)(S_j - 1) / 2 in nats, of the
-        N rows in which both are known; what is subtracted is what counts of nothing but chance come
-        to. Below 0 where two columns repeat each other.
+    (n_pairs,) N [I(X_i; X_j | C) - I(X_i; X_j)] - (K - 1)(S_i - 1)(S_j - 1) / 2 in nats, of the N
+    rows in which both are known; what is subtracted is what counts of nothing but chance come to.
+    Below 0 where two columns repeat each other. `as_value`: a missing value is a value of its own.
 
     References
     ----------

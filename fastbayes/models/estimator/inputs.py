@@ -354,13 +354,9 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     set `n_features_in_` and `feature_names_in_` (fit), or to check X against them. The array has
     booleans, integers or floats, in any memory layout; sparse input becomes CSR.
 
-    Raises
-    ------
-    ValueError
-        For a wrong shape, no rows, no features, wrong names, complex or non-finite numbers, text;
-        the message names the column and row where there is one.
-    TypeError
-        For sparse input that is not welcome, and cells that are not numbers.
+    Raises ValueError for a wrong shape, no rows, no features, wrong names, complex or non-finite
+    numbers, text; the message names the column and row where there is one. Raises TypeError for
+    sparse input that is not welcome, and cells that are not numbers.
     """
     owner = type(estimator).__name__
     refuse(

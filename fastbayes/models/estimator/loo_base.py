@@ -105,24 +105,12 @@ class LooScorer:
     of other classes as they were: two ordinary scorers, one of each kind, say all about it. Rows
     of which that is not true are scored cell by cell.
 
-    Parameters
-    ----------
-    model
-        The fitted model.
-    counts
-        (n_classes,) rows of each class.
-    rule
-        How counts are smoothed.
-
-    Attributes
-    ----------
-    fixed
-        What is as all rows have it, in words.
-    prior
-        The class prior without a row.
-    remade
-        Returns the function and arguments that make the scorer anew, which are pickled in its
-        place: a model takes less than tables. None where it is pickled as it is.
+    counts  (n_classes,) rows of each class
+    rule    how counts are smoothed
+    fixed   what is as all rows have it, in words
+    prior   the class prior without a row
+    remade  returns the function and arguments that make the scorer anew, which are pickled in its
+            place: a model takes less than tables. None where it is pickled as it is
     """
 
     fixed: tuple[str, ...] = ("schema",)

@@ -24,24 +24,13 @@ Check = Callable[[str, Any], object]
 class Parameter:
     """A parameter of the constructor.
 
-    Parameters
-    ----------
-    default
-        Its default.
-    doc
-        What it means, as the class documents it.
-    choices
-        The values that are allowed; empty where `check` decides.
-    check
-        Called with the name and the value before a fit; raises ValueError.
-    kw_only
-        Whether it is given by name only.
-    filed
-        Whether files of models always have it; else only where it is not the default, so that files
-        of models that do not use it are as those of earlier versions.
-    before
-        What it is in files of models that were written before there was this parameter, if that is
-        not the default.
+    doc      what it means, as the class documents it
+    choices  the values that are allowed; empty where `check` decides
+    check    called with the name and the value before a fit; raises ValueError
+    filed    whether files of models always have it; else only where it is not the default, so that
+             files of models that do not use it are as those of earlier versions
+    before   what it is in files of models that were written before there was this parameter, if
+             that is not the default
     """
 
     default: Any

@@ -26,17 +26,7 @@ PRIORS = (
 
 
 class Smoothing:
-    """What is added to each count: alpha, or m spread over the cells of a distribution.
-
-    Parameters
-    ----------
-    kind
-        "laplace" or "m_estimate".
-    alpha
-        Pseudo-count of each cell ("laplace").
-    m
-        Pseudo-count of each distribution ("m_estimate").
-    """
+    """What is added to each count: alpha ("laplace"), or m spread over a distribution's cells."""
 
     def __init__(self, kind: str = "laplace", alpha: float = 1.0, m: float = 1.0) -> None:
         self.kind, self.alpha, self.m = kind, alpha, m
@@ -126,31 +116,16 @@ def missing_as_value(values: ValueCounts, missing: str) -> NDArray[np.bool_]:
 class CountTables:
     """Value and pair counts in S_j + 2 rows per feature: its values, missing, unseen.
 
-    Parameters
-    ----------
-    values, pairs
-        The statistics; None for no pairs.
-    missing
-        "marginalize", or "category": a missing value that occurred is a value of its own.
-    unseen
-        "smooth" gives an unseen value the mass of a count of 0; otherwise it is not observed.
+    With missing="category" a missing value that occurred is a value of its own; with
+    unseen="smooth" an unseen one has the mass of a count of 0, otherwise it is not observed.
 
-    Attributes
-    ----------
-    sizes, choices
-        (m,) S_j, and the values that smoothing shares its mass among.
-    offsets
-        (m + 1,) first row of each feature.
-    n
-        (n_rows, K) counts; 0 in rows that are not observed.
-    counted
-        Rows that are observed values of the data.
-    known
-        (m, K) rows in which a feature is observed.
-    hidden
-        (n_rows,) whether a code is no observation: it is marginalised out.
-    feature
-        (n_rows,) the feature of each row.
+    sizes, choices  (m,) S_j, and the values that smoothing shares its mass among
+    offsets         (m + 1,) first row of each feature
+    n               (n_rows, K) counts; 0 in rows that are not observed
+    counted         rows that are observed values of the data
+    known           (m, K) rows in which a feature is observed
+    hidden          (n_rows,) whether a code is no observation: it is marginalised out
+    feature         (n_rows,) the feature of each row
     """
 
     def __init__(

@@ -19,13 +19,9 @@ from fastbayes.statistics.bundle import Statistics
 def unfitted_loo_scorer(model: Any, stats: Statistics) -> LooScorer:
     """Return what scores rows without themselves, by a model with these parameters.
 
-    The model need not be fitted, and is left as it is; the statistics are those of the rows.
-
-    Raises
-    ------
-    SchemaError
-        When the model has no such thing, does not suit the statistics, or has to see rows to be
-        fitted and was not.
+    The model need not be fitted, and is left as it is; the statistics are those of the rows. Raises
+    SchemaError when it has no such thing, does not suit them, or has to see rows to be fitted and
+    was not.
     """
     kind_of(model)
     if getattr(model, "_reads_rows", False):
@@ -73,13 +69,7 @@ def _remade(cls: type, data: bytes, chosen: bool) -> LooScorer:
 
 
 def kind_of(model: Any) -> Callable[[Any], LooScorer]:
-    """Return what would score rows without themselves, for a model that need not be fitted.
-
-    Raises
-    ------
-    SchemaError
-        When there is no such thing for this model.
-    """
+    """Return what would score rows without themselves, or raise SchemaError where nothing does."""
     if isinstance(model, type):
         raise SchemaError(f"leave_one_out takes a model, not a class: {model.__name__}()")
     if getattr(model, "smoothing", None) == "hdp":

@@ -108,17 +108,8 @@ def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> Grou
 class LooJointGaussian(LooScorer):
     """Cells and classes by the counts and moments without each row.
 
-    A row changes the density of its own class, and with it those of all cells of that class.
-
-    Parameters
-    ----------
-    model
-        A fitted `JointGaussian`.
-
-    Raises
-    ------
-    SchemaError
-        When a density may be undefined without some row.
+    A row changes the density of its own class, and with it those of all cells of that class. Raises
+    SchemaError when a density may be undefined without some row.
     """
 
     def __init__(self, model: Any) -> None:

@@ -45,24 +45,14 @@ MOST_WORK = 1e10
 class LooQuadratic(LooScorer):
     """Gaussian Bayes with covariance matrices by the moments without each row.
 
-    Parameters
-    ----------
-    model
-        A fitted `GaussianBayes`, "full" or "tied".
-
-    Raises
-    ------
-    SchemaError
-        When a covariance was singular, and was not merged with that of all classes, or too many
-        rows would each make another one.
-
-    Notes
-    -----
     Without a row x of weight g the scatter of its class, of n rows, is S - a d dᵀ with d = x - mean
     and a = g n/(n - g). Then dᵀ (S - a d dᵀ)⁻¹ d = h/(1 - a h) with h = dᵀ S⁻¹ d (Sherman, Morrison
     1950), and the determinant is that of S times 1 - a h; x stands n/(n - g) d from the new mean. A
     prior makes n kappa_n, and S scale_n. Where a floor, a test of rank or few digits may come in
     between, densities are estimated anew.
+
+    Raises SchemaError when a covariance was singular, and was not merged with that of all classes,
+    or too many rows would each make another one.
     """
 
     def __init__(self, model: Any) -> None:

@@ -103,11 +103,8 @@ class Expansion(NamedTuple):
 class ExpandedRows(RowsElsewhere):
     """Rows that workers read once for each point: second derivatives come with the first.
 
-    Parameters
-    ----------
-    ahead
-        Whether they are asked for at every point, since a step is taken from there; else only where
-        they are needed.
+    `ahead` says whether they are asked for at every point, since a step is taken from there; else
+    only where they are needed.
     """
 
     ahead: bool = True

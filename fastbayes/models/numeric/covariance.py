@@ -444,8 +444,6 @@ class ClassDensities:
 
     Or level - (dof + p)/2 ln(1 + |W (x - mean)|²/dof).
 
-    Attributes
-    ----------
     whiten  (n_classes or 1, p, p) lower triangular W; a row of 0 for a feature that is not kept.
     level   (n_classes,) nats.
     """

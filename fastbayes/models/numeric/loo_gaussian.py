@@ -29,10 +29,7 @@ def some_columns(moments: ClassMoments, places: Sequence[int]) -> ClassMoments:
 class LooGaussians:
     """Log densities of numeric columns within each class, by the moments without each row.
 
-    options   Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
-
-    Attributes
-    ----------
+    options    Arguments of `smoothing.spread_of`: how variances are pooled, and so on.
     plain      (n_numeric,) columns in which a row changes the density of its own class alone:
                variances are those of the classes, none of them near the floor.
     gaussians  The densities of the plain columns, of all rows.

@@ -23,37 +23,15 @@ NU = 3.0
 class Students:
     """Student's t of some numeric columns within each class.
 
-    Parameters
-    ----------
-    moments
-        Of these columns.
-    places
-        Theirs among the numeric columns.
-    names
-        Theirs.
+    places      by the place of each of the p columns among the numeric ones which one it is
+    mean, rest  (p, n_classes) the centre of each density, and what rounding took from it
+    rows        (p, n_classes) kappa_n: rows of the class, and those that the prior's mean is worth
+    dof         (p, n_classes) degrees of freedom
+    squares     (p, n_classes) scale_n: sums of squares of the class and of the prior
+    scale       (p,) those of the prior; 0 for a column that is constant within every class
 
-    Attributes
-    ----------
-    places
-        By the place of each of the p columns which one it is.
-    mean, rest
-        (p, n_classes) the centre of each density, and what rounding took from it.
-    rows
-        (p, n_classes) kappa_n: rows of the class, and those that the mean of the prior is worth.
-    dof
-        (p, n_classes) degrees of freedom.
-    squares
-        (p, n_classes) scale_n: sums of squares of the class and of the prior.
-    scale
-        (p,) those of the prior; 0 for a column that is constant within every class.
+    Raises DataError when squares of the values of a column overflow.
 
-    Raises
-    ------
-    DataError
-        When squares of the values of a column overflow.
-
-    Notes
-    -----
     It is `GaussianBayes(prior="niw")` of each column by itself: the prior has the mean of all rows,
     worth kappa = 0.01 rows, and the pooled variance within the classes, worth one. With n rows of
     mean x̄ and scatter S, kappa_n = kappa + n, and scale_n = scale + S + kappa n/kappa_n (x̄ - m)²,
