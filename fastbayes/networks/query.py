@@ -589,11 +589,8 @@ def opened(
 ) -> NetworkRows:
     """Open data of which some columns are nodes, or parts of dates are; bins may be text.
 
-    Raises
-    ------
-    SchemaError
-        When no column is a node, the states of a node are no column's, or there is no such weight
-        column.
+    Raises SchemaError when no column is a node, the states of a node are no column's, or there is
+    no such weight column.
     """
     # Which of both a text file has for bins is inferred.
     values = schema_for({n: known for n, known in states.items() if n not in cuts}, {})
@@ -641,11 +638,8 @@ def scored(
 ) -> tuple[Floats, int]:
     """Return score(batch, out) of all rows in order, (n_rows, width), and the sum of its results.
 
-    Raises
-    ------
-    DataError
-        When a value is no state and `unseen` is "error", or a text no bin; the message names
-        column, value and row.
+    Raises DataError when a value is no state and `unseen` is "error", or a text no bin; the message
+    names column, value and row.
     """
     if unseen not in ("ignore", "error"):
         raise ValueError(f"unseen={unseen!r}: use 'ignore' or 'error'")

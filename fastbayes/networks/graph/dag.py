@@ -14,14 +14,7 @@ from fastbayes.core.suggestions import did_you_mean
 
 
 def graph(parents: Mapping[str, Sequence[str]], boxes: Sequence[str] = ()) -> str:
-    """Return a directed graph in Graphviz' language.
-
-    Parameters
-    ----------
-    parents
-        The parents of each node.
-    boxes
-        Nodes to draw as boxes; their edges come first.
+    """Return a directed graph in Graphviz' language; the edges of nodes drawn as boxes come first.
 
     Examples
     --------
@@ -455,23 +448,9 @@ Independent = Callable[[str, str, frozenset[str]], bool]
 def ordered_parents(order: Sequence[str], rule: DAG | Independent) -> dict[str, tuple[str, ...]]:
     """Return for each node the fewest nodes before it given which it is independent of the others.
 
-    Parameters
-    ----------
-    order
-        The nodes.
-    rule
-        A graph, whose d-separations are the independences; or independent(x, y, given), which
-        says whether they are in a distribution.
-
-    Returns
-    -------
-    dict
-        {node: its parents}, in the order given: the minimal map of independences for this order.
-
-    Raises
-    ------
-    ValueError
-        When a node stands twice, or the order is not one of all nodes of the graph.
+    That is the minimal map of independences for this order. `rule` is a graph, whose d-separations
+    are the independences; or independent(x, y, given), which says them of a distribution. Raises
+    ValueError when a node stands twice, or the order is not one of all nodes of the graph.
 
     References
     ----------

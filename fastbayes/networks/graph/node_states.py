@@ -20,20 +20,10 @@ SHOWN = 20
 class NodeStates:
     """The states of one node.
 
-    Parameters
-    ----------
-    node
-        Its name.
-    values
-        The states, all different: values; or bins as `intervals` writes them, "(-inf, 2.5]" and
-        "(2.5, inf)"; and None where a missing value is a state.
-
-    Attributes
-    ----------
-    codes
-        {state: its place}.
-    cuts
-        Cut points of the bins, ascending; None where the states are no bins.
+    values  the states, all different: values; or bins as `intervals` writes them, "(-inf, 2.5]" and
+            "(2.5, inf)"; and None where a missing value is a state
+    codes   {state: its place}
+    cuts    cut points of the bins, ascending; None where the states are no bins
     """
 
     def __init__(self, node: str, values: Sequence[Any]) -> None:
@@ -49,11 +39,8 @@ class NodeStates:
 
         A number is also the text that reads like it: a text file may have given the states.
 
-        Raises
-        ------
-        ValueError
-            When it is none of the states, is missing or is infinite; the message names the node,
-            the value, and the states that there are.
+        Raises ValueError when it is none of the states, is missing or is infinite; the message
+        names the node, the value, and the states that there are.
         """
         try:
             if (found := self.codes.get(value)) is not None:

@@ -294,14 +294,9 @@ def joint_posterior(
 ) -> tuple[Floats, float]:
     """Return P(targets | evidence), (sizes of the targets ...), and ln P(evidence).
 
-    Targets are named once each; one may be among the evidence, {node: state}.
-
-    Raises
-    ------
-    DataError
-        When the evidence is impossible.
-    MemoryLimitError
-        When a table would have over `largest` numbers; the message names its nodes.
+    Targets are named once each; one may be among the evidence, {node: state}. Raises DataError when
+    the evidence is impossible, MemoryLimitError when a table would have over `largest` numbers; the
+    message names its nodes.
     """
     free = [v for v in targets if v not in evidence and coded.sizes[v] > 1]
     table, log_total = _table(coded, evidence, targets, free, largest)

@@ -379,10 +379,7 @@ def check_whole(network: Any, path: str | os.PathLike[str]) -> None:
 def names_of(network: Any) -> tuple[dict[object, str], dict[object, list[str]]]:
     """Return nodes and states as text, as files hold them.
 
-    Raises
-    ------
-    DataError
-        When two of them are the same text, or one cannot be encoded.
+    Raises DataError when two of them are the same text, or one cannot be encoded.
     """
     names = {node: str(node) for node in network.nodes}
     texts = {node: [_as_text(state) for state in network.states[node]] for node in names}

@@ -90,11 +90,8 @@ def _ask(
 def read(path: str | os.PathLike[str]) -> ParsedNetwork:
     """Read a network from a file of another program, whose suffix says the format.
 
-    Raises
-    ------
-    DataError
-        When pyagrum is not installed, or does not take the file; it is stopped after a minute and
-        a second per megabyte of the file.
+    Raises DataError when pyagrum is not installed, or does not take the file; it is stopped after a
+    minute and a second per megabyte of the file.
     """
     size = len(contents(path))  # says in our words when there is nothing to read
     found = _ask(path, "read", FileFormatError, size, file=os.fspath(path))
@@ -109,10 +106,8 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a network to a file of another program, with six digits of each probability.
 
-    Raises
-    ------
-    DataError
-        When pyagrum is not installed, or the file, read again, has other names (UAI has none).
+    Raises DataError when pyagrum is not installed, or the file, read again, has other names (UAI
+    has none).
     """
     check_whole(network, path)
     names, states = names_of(network)

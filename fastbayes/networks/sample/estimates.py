@@ -72,12 +72,8 @@ def estimates(counts: Ints, lengths: Ints) -> Estimates:
     differ by more than that explains (an F test), batches were too short to see how slowly chains
     move, and the variance between chains is taken.
 
-    Parameters
-    ----------
-    counts
-        (n_chains, n_batches, n_cells) draws in each cell.
-    lengths
-        (n_batches,) draws in each batch.
+    counts   (n_chains, n_batches, n_cells) draws in each cell
+    lengths  (n_batches,) draws in each batch
 
     References
     ----------
@@ -203,17 +199,9 @@ def gibbs_of_groups(
     time, and each has its own stream: the same seed gives the same bits on any number of threads.
     The counts of a group are those of a run that is asked for that group alone.
 
-    Raises
-    ------
-    DataError
-        When the evidence is impossible, or nothing possible was found with it.
-    MemoryLimitError
-        When the groups have too many joint states, or a node too many states.
-    ValueError
-        When a number is out of range.
+    Raises DataError when the evidence is impossible, or nothing possible was found with it,
+    MemoryLimitError when the groups have too many joint states, or a node too many states.
 
-    Notes
-    -----
     Time is draws (+ burn-in, times thin) times nodes, about 3 ns each on one thread where tables
     of the blankets fit the cache. To count a node alone takes a tenth of what it takes to draw it,
     a third where chains go one by one. Tables are right to 2**-32: a state less probable than that
@@ -420,12 +408,8 @@ def weighting_of_groups(
     sum w / u is large. That is at most `ess`; below 400 it warns, and one over it is the smallest
     standard error.
 
-    Raises
-    ------
-    DataError
-        When no row agrees with the evidence.
-    MemoryLimitError
-        When the groups have too many joint states.
+    Raises DataError when no row agrees with the evidence, MemoryLimitError when the groups have too
+    many joint states.
 
     References
     ----------

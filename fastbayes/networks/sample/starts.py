@@ -38,11 +38,8 @@ def starts(
     above the evidence one by one, in random order of the states, and takes back what leaves
     another node no state; chains for which its steps do not suffice begin where others do.
 
-    Raises
-    ------
-    DataError
-        When the evidence is impossible, or the search found no state with it; the message says
-        which, and names the nodes.
+    Raises DataError when the evidence is impossible, or the search found no state with it; the
+    message says which, and names the nodes.
     """
     rows = max(ROWS, chains) if evidence else chains
     found = []

@@ -61,25 +61,14 @@ class Wide(NamedTuple):
 class NodeColumns(Chooser):
     """The columns of some nodes: a node "when.hour" may be the hour of a column "when".
 
-    Parameters
-    ----------
-    nodes
-        Names of the nodes.
-    also
-        Further columns that are read.
+    Further columns that are read are `also`.
     """
 
     nodes: tuple[str, ...]
     also: tuple[str, ...] = ()
 
     def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of those that there are.
-
-        Raises
-        ------
-        SchemaError
-            When a node has none; the message names it and close ones.
-        """
+        """Return the columns to read of those there are; SchemaError names a node without one."""
         dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
         if unknown := [n for n in self.nodes if n not in names and n not in dated]:
             raise SchemaError(unknown_column(unknown[0], names, where))
@@ -101,30 +90,14 @@ class NodeColumns(Chooser):
 
 @dataclass(frozen=True, eq=False)
 class ReadOptions:
-    """How data are read: what every method that learns a network has as options.
+    """How data are read: options of `BayesianNetwork.learn`, and what a network knows besides.
 
-    Parameters
-    ----------
-    columns, exclude
-        The columns that are nodes, None for all; and those that are not.
-    categorical
-        Columns whose numbers are categories, by names, patterns or indices.
-    discretize
-        How other columns of numbers become bins: "quantile", "width", ("quantile", n),
-        ("width", n), or {column: one of these or cut points}; None refuses them.
-    categories
-        Columns whose numbers are categories as well, being known as such; the other options come
-        first.
-    bins
-        {column: cut points} of columns that are known to be cut there; the other options come
-        first. A column of text holds the bins themselves.
-    missing
-        "category" makes a missing value one of its column's.
-    dates
-        As in `fastbayes.count`, where the columns are not those of given nodes; else {node: what it
-        is of a date}, as far as that is known.
-    sample_weight, domains, null_values, filesystem, threads, memory_limit, progress
-        As in `fastbayes.count`.
+    categories  columns whose numbers are categories as well, being known as such; the other options
+                come first
+    bins        {column: cut points} of columns that are known to be cut there; the other options
+                come first. A column of text holds the bins themselves
+    dates       where the columns are those of given nodes, {node: what it is of a date}, as far as
+                that is known
     """
 
     columns: Picks | NodeColumns = None
@@ -167,13 +140,9 @@ class ReadOptions:
     def opened(self, data: Any, *, again: bool = False) -> Opened:
         """Open data; `learning` gives encoders of the nodes, all of them categories or bins.
 
-        again  whether the rows are read more than once; rows of a stream are held then
-
-        Raises
-        ------
-        SchemaError
-            When a column is not there, or holds numbers that are neither cut nor categories; the
-            message names it.
+        Rows that are read `again` are held where they are those of a stream. Raises SchemaError
+        when a column is not there, or holds numbers that are neither cut nor categories; the
+        message names it.
         """
         picks = several(self.categorical)
         opened = opened_to_learn(
@@ -262,12 +231,8 @@ class ReadOptions:
     ) -> Statistics:
         """Count families of columns in one scan, and the joint values of the columns in `cells`.
 
-        Raises
-        ------
-        DataError
-            When there are no rows, or all weigh nothing.
-        MemoryLimitError
-            When the counts do not fit; the message names the family by its last column.
+        Raises DataError when there are no rows, or all weigh nothing, MemoryLimitError when the
+        counts do not fit; the message names the family by its last column.
         """
         rows = self.of_nodes(nodes).opened(data)
         encoder = rows.learning()
@@ -288,17 +253,9 @@ class ReadOptions:
     ) -> tuple[Statistics, dict[str, Wide]]:
         """Return the counts of families, and apart the cells of those too wide for a whole table.
 
-        Parameters
-        ----------
-        data
-            Read once for each wide family, and twice more where there is one.
-        families
-            {node: its parents and itself}.
-
-        Raises
-        ------
-        MemoryLimitError
-            When counts do not fit though no family is wide, or the cells that occur do not.
+        Families are {node: its parents and itself}; data are read once for each wide one, and twice
+        more where there is one. Raises MemoryLimitError when counts do not fit though no family is
+        wide, or the cells that occur do not.
         """
         nodes = list(families)
         try:
@@ -406,12 +363,8 @@ def read_rows(data: Any, reading: ReadOptions | None = None) -> CompleteRows:
     the same rows: with missing="complete" rows with a missing value anywhere are left out, with
     "category" a missing value is a value of its own.
 
-    Raises
-    ------
-    SchemaError
-        When a column holds numbers and `discretize` does not say how they become bins.
-    DataError
-        When no complete row is left.
+    Raises SchemaError when a column holds numbers and `discretize` does not say how they become
+    bins, DataError when no complete row is left.
     """
     reading = reading or ReadOptions()
     if reading.missing not in ("complete", "category"):

@@ -31,17 +31,8 @@ SCORES = ("mdl", "aic", "bdeu", "k2", "loglik")
 
 @dataclass(frozen=True)
 class ScoreRule:
-    """How a graph is scored.
+    """How a graph is scored; `ess` is the equivalent sample size of BDeu, in weight units.
 
-    Parameters
-    ----------
-    name
-        "mdl", "aic", "bdeu", "k2" or "loglik".
-    ess
-        Equivalent sample size of BDeu, in weight units.
-
-    Notes
-    -----
     With N = Σ weights, r the values of a node, q the joint values of its parents (observed or
     not), |B| = Σ q (r - 1) the free parameters and LL the log-likelihood at the
     maximum-likelihood parameters, in nats:
@@ -56,10 +47,7 @@ class ScoreRule:
 
     Inside a search every score is turned so that higher is better (`sign` turns it back).
 
-    Raises
-    ------
-    ValueError
-        When there is no such score, or `ess` is not a positive number.
+    Raises ValueError when there is no such score, or `ess` is not a positive number.
 
     References
     ----------

@@ -137,30 +137,12 @@ class SearchOptions:
 def learned(
     source: Any, *, progress: Callable[[SearchStep], object] | None = None, **options: Any
 ) -> Learned:
-    """Learn a graph.
+    """Learn a graph, by the options of `SearchOptions` and `ReadOptions`.
 
-    Parameters
-    ----------
-    source
-        As in `count`. Every column is a category, or cut into bins.
-    progress
-        Called with every `SearchStep`, which holds the current score.
-    **options
-        Those of `SearchOptions` and of `ReadOptions`; see `BayesianNetwork.learn`. Rows that do
-        not fit in half of `memory_limit` are scanned again for every step of the search, which
-        counts all the families of the step at once.
+    What they mean, and what is raised, is said at `BayesianNetwork.learn`. Rows that do not fit in
+    half of `memory_limit` are scanned again for every step of the search, which counts all the
+    families of the step at once.
 
-    Raises
-    ------
-    ValueError
-        When an option cannot be used, or demands contradict each other: the message names them.
-    SchemaError
-        When a column is not there, or holds numbers that are neither cut nor categories.
-    DataError, MemoryLimitError
-        As `count` does; when no row is complete.
-
-    Notes
-    -----
     Equal scores are ordered by the names of the nodes, so that neither the order of the columns
     nor of the rows, nor the threads change the graph. A score compares graphs over the same rows
     only: that is why rows are complete, or missing values states.
@@ -178,13 +160,7 @@ def learned(
 
 
 def learned_parents(source: Any, **options: Any) -> dict[str, tuple[str, ...]]:
-    """Return the parents of each node of the graph that `learned` finds; nothing more is counted.
-
-    Parameters
-    ----------
-    source, **options
-        As in `learned`.
-    """
+    """Return the parents of each node as `learned` finds them; nothing more is counted."""
     scores, parents, _ = _searched(source, None, options)
     return _by_name(scores, parents)
 
