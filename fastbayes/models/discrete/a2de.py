@@ -362,10 +362,8 @@ class A2DE(Averaged):
         cells, given = self._cells, np.flatnonzero(self._cells.choices > 0)
         if len(given) < 2:
             return self._one._drawn_codes(codes, random)
-        pairs, chosen = (
-            np.stack(np.triu_indices(len(given), 1), axis=1),
-            self._chosen(codes, random),
-        )
+        pairs = np.stack(np.triu_indices(len(given), 1), axis=1)
+        chosen = self._chosen(codes, random)
         drawn = np.tile(cells.sizes[:, None], len(codes))
         for q in np.unique(chosen):
             here = np.flatnonzero(chosen == q)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.iteration import slowest
-from fastbayes.models.discrete.hierarchical import TOL, backed_off, check_smoothing
+from fastbayes.models.discrete.hierarchical import TOL, backed_off
 from fastbayes.models.discrete.one_dependence import OneDependence, by_chain_rule, code_rows
 from fastbayes.models.discrete.structure import Family, class_node, tree_dot
 from fastbayes.models.estimator.base import Classifier, Scans
@@ -234,10 +234,6 @@ class FamilyTables(CountTables):
         n = self.class_counts()
         return self.class_ratio(smoothing, n, n.sum(axis=-1, keepdims=True))
 
-    def shown(self, j: int) -> NDArray[np.bool_]:
-        """Return whether each code of a feature is an observation, (S_j + 2,)."""
-        return ~self.hidden[self.offsets[j] : self.offsets[j + 1]]
-
     def network(
         self,
         tables: Sequence[Floats],
@@ -247,7 +243,7 @@ class FamilyTables(CountTables):
         says_summed: Floats | None = None,
     ) -> Network:
         """Return the network of tables of the families; `says` is of a class with parents."""
-        hidden = [~self.shown(j) for j in range(len(names))]
+        hidden = np.split(self.hidden, self.offsets[1:])[:-1]
         parts = self.families, tables, hidden, self.choices.astype(np.int64), names
         if says is None:
             return Network(*parts, summed)
@@ -515,7 +511,10 @@ class BackOff(FamilyModel, Iterative):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_smoothing(self.smoothing, getattr(self, "alpha", None))
+        if self.smoothing == "hdp" and self.alpha == "loo":
+            raise ValueError(
+                "alpha='loo' is chosen for smoothing='laplace'; give a number with 'hdp'"
+            )
 
     def _tables_of(
         self, cells: FamilyTables, smoothing: Smoothing

@@ -142,12 +142,6 @@ CONCENTRATION: Any = parameter(
 )
 
 
-def check_smoothing(smoothing: Any, alpha: Any) -> None:
-    """Raise ValueError where a rule of smoothing does not go with alpha."""
-    if smoothing == "hdp" and alpha == "loo":
-        raise ValueError("alpha='loo' is chosen for smoothing='laplace'; give a number with 'hdp'")
-
-
 def backed_off(
     totals: Sequence[Floats],
     cells: CountTables,

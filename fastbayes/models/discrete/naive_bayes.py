@@ -50,7 +50,8 @@ from fastbayes.models.estimator.smoothing import (
     CountTables,
     Gaussians,
     Smoothing,
-    best_alpha,
+    best_of,
+    leave_one_out_log_joint,
     log_likelihood,
     log_prior,
     logs,
@@ -484,7 +485,8 @@ def alpha_and_prior(
     """Return the pseudo-count in use, ln P(c), and how the pseudo-count was found."""
     values, alpha, search = stats.values, model.alpha, Convergence()
     if alpha == "loo":
-        search = found = best_alpha(values, tol, max_iter, missing=model.missing)
+        log_joint = leave_one_out_log_joint(values, model.missing)
+        search = found = best_of(log_joint, tol, max_iter, "alpha='loo'")
         alpha = found.point
     given = float(alpha), model.class_prior, stats.schema.class_labels
     return float(alpha), log_prior(values.class_counts, *given), search

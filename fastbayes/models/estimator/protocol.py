@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -35,6 +35,8 @@ class Estimator(HasParameters):
     _categorical: ClassVar[bool] = False  # cells are category codes
     _flags_are_numbers: ClassVar[bool] = False  # an array of truth values is one of 0 and 1
     _poor_score: ClassVar[bool] = False  # scikit-learn's common data are not its kind of data
+
+    predict: ClassVar[Callable[..., NDArray[Any]]]
 
     n_features_in_: int = fitted("Number of features.")
     feature_names_in_: NDArray[Any] = fitted("Their names, where they have any.")
@@ -219,21 +221,6 @@ class Estimator(HasParameters):
         return self._request("score", {"sample_weight": sample_weight})
 
     # -- answers -------------------------------------------------------------------------------
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class of each row.
-
-        Parameters
-        ----------
-        X
-            Rows, (n_rows, n_features).
-
-        Returns
-        -------
-        numpy.ndarray
-            (n_rows,) labels out of `classes_`.
-        """
-        raise NotImplementedError
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of rows whose class is predicted, weighted if asked.

@@ -501,13 +501,6 @@ def left_out(
         return float(np.where(rows > 0, rows * np.log(ratio), 0.0).sum())
 
 
-def best_alpha(
-    counts: ValueCounts, tol: float, max_iter: int, *, missing: str = "marginalize"
-) -> Found[float]:
-    """Return the alpha in [1e-6, 1e4] that maximises the leave-one-out log joint."""
-    return best_of(leave_one_out_log_joint(counts, missing), tol, max_iter, "alpha='loo'")
-
-
 def best_of(
     score_of: Callable[[float], float], tol: float, max_iter: int, what: str
 ) -> Found[float]:

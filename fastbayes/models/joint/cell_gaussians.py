@@ -160,10 +160,8 @@ class Numbers:
         self.known, self.of = np.ones((1, columns.shape[1]), np.bool_), np.zeros(0, np.int64)
         if not self.whole:
             found = patterns(~gaps.T)
-            self.known, self.of = (
-                np.array([bits for bits, _ in found]),
-                np.empty(len(gaps), np.int64),
-            )
+            self.known = np.array([bits for bits, _ in found])
+            self.of = np.empty(len(gaps), np.int64)
             for which, (_, rows) in enumerate(found):
                 self.of[rows] = which
         self._parts: dict[int, Floats] = {}
