@@ -21,12 +21,7 @@ from fastbayes.models.estimator.base import Classifier, Scans
 from fastbayes.models.estimator.column_table import Distribution
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats
-from fastbayes.models.estimator.loo_base import (
-    LooRows,
-    LooScorer,
-    Without,
-    without,
-)
+from fastbayes.models.estimator.loo_base import LooRows, LooScorer, Without, without
 from fastbayes.models.estimator.parameters import fitted
 from fastbayes.models.estimator.sampling import drawn_codes, value_codes
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs, missing_as_value

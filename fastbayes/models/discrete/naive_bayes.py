@@ -26,13 +26,7 @@ from fastbayes.models.discrete.one_dependence import code_rows
 from fastbayes.models.estimator.column_table import ClassNumbers
 from fastbayes.models.estimator.iterative import Iterative
 from fastbayes.models.estimator.log_space import Floats, log_sum_exp
-from fastbayes.models.estimator.loo_base import (
-    LooRows,
-    LooScorer,
-    Without,
-    own_likelihood,
-    rows_of,
-)
+from fastbayes.models.estimator.loo_base import LooRows, LooScorer, Without, own_likelihood, rows_of
 from fastbayes.models.estimator.parameters import (
     CLASS_PRIOR,
     PRECISION,

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import SchemaError, not_fitted, refuse
-from fastbayes.models.estimator.inputs import (
-    check_labels,
-    check_length,
-    check_weight,
-    split_target,
-)
+from fastbayes.models.estimator.inputs import check_labels, check_length, check_weight, split_target
 from fastbayes.models.estimator.parameters import HasParameters, fitted
 
 UNCHANGED = "$UNCHANGED$"  # the value of sklearn.utils.metadata_routing.UNCHANGED

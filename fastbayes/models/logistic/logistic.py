@@ -14,12 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
-from fastbayes.core.errors import (
-    ConvergenceWarning,
-    DataError,
-    MemoryLimitError,
-    warn,
-)
+from fastbayes.core.errors import ConvergenceWarning, DataError, MemoryLimitError, warn
 from fastbayes.core.iteration import Found
 from fastbayes.core.layout import Layout
 from fastbayes.core.named_arrays import arrays_of, named_arrays
