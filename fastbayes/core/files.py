@@ -374,7 +374,6 @@ def _locked(descriptor: int) -> bool | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a directory, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir():
             shutil.rmtree(path)
@@ -576,7 +575,6 @@ def _no_part(held: Iterable[Path]) -> Path | None:
 
 
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
-    """Raise unless the target may be made."""
     name = os.fspath(path)
     refuse(target.is_dir(), f"{name} is a directory: name a file in it")
     _check_no_device(name)
@@ -729,7 +727,6 @@ def _digest(blob: bytes, place: bytes) -> bytes:
 
 
 def _contents(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a regular file."""
     try:
         with open(path, "rb", buffering=0) as file:
             status, memory = os.fstat(file.fileno()), physical_memory()
@@ -847,7 +844,6 @@ _last = b""
 
 
 def _content(text: bytes) -> Any:
-    """Return the JSON of a header, checked."""
     global _last
     if text == _last:
         return json.loads(text)

@@ -82,7 +82,6 @@ class _Table(NamedTuple):
     parts: Mapping[str, NDArray[Any]]
 
     def covers(self, first: int, last: int) -> bool:
-        """Return whether these stretches are in it."""
         n = len(next(iter(self.parts.values())))
         return self.first <= first and last < self.first + n
 
@@ -192,7 +191,6 @@ class DateParts:
     def _table(
         self, name: str, zone: str | None, step: int, names: Sequence[str], first: int, last: int
     ) -> _Table:
-        """Return a table that covers these stretches."""
         key = name, zone, step
         table = self._tables.get(key)
         if table is None or not table.covers(first, last):

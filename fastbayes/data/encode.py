@@ -205,28 +205,25 @@ class Encoder:
                     f"there is no column {name!r}; the columns are {names}"
                     + did_you_mean(name, names)
                 )
-        repeated = (
-            sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
-        )
-        if repeated:
-            raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
+        if len({*names}) < len(names):
+            repeated = min(n for n in names if names.count(n) > 1)
+            raise SchemaError(f"column {repeated!r} stands more than once; rename one of them")
         own = [n for n in names if n not in (target, weight)]
         derived = {p.name: p for some in (parts or {}).values() for p in some}
         wanted = _with_parts(own, parts or {})
         picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
         forced = {*chosen(wanted, picks)}
         listed = {**declared(domains)}
-        if unknown := sorted(set(listed) - {*wanted, target}):
-            raise SchemaError(
-                f"domains: there is no column {unknown[0]!r}; there are {names}"
-                + did_you_mean(unknown[0], names)
-            )
         cuts = cuts or {}
-        if unknown := sorted(set(cuts) - {*wanted}):
-            raise SchemaError(
-                f"cuts: there is no column {unknown[0]!r}; there are {wanted}"
-                + did_you_mean(unknown[0], wanted)
-            )
+        for option, given, known in (
+            ("domains", {*listed} - {*wanted, target}, names),
+            ("cuts", {*cuts} - {*wanted}, wanted),
+        ):
+            for unknown in sorted(given):
+                raise SchemaError(
+                    f"{option}: there is no column {unknown!r}; there are {known}"
+                    + did_you_mean(unknown, known)
+                )
         features: list[tuple[Feature, Book | None]] = []
         blanks = frozenset(null_values)  # one for all books
         for name in wanted:
@@ -541,7 +538,6 @@ class Encoder:
 
 
 def _row_of_kept(place: Place, kept: NDArray[np.int64], index: int) -> str:
-    """Return the words for the row at `index` of those that are kept."""
     return place.row(int(kept[index]))
 
 
