@@ -33,7 +33,6 @@ from fastbayes.data.columns import (
     needed_type,
     open_book,
     prepare,
-    prepare_bins,
 )
 from fastbayes.data.dates import DateParts
 from fastbayes.data.decoded_rows import DecodedRows, is_indices
@@ -131,8 +130,6 @@ class Encoder:
 
     Parameters
     ----------
-    columns
-        Arrow schema of the batches to come.
     features
         The features to encode, with the book of each categorical one.
     target
@@ -395,7 +392,7 @@ class Encoder:
             if book is None:
                 numeric[feature.name] = values
             else:
-                prepared.append(prepare_bins(book, values, missing_too))
+                prepared.append(Prepared(len(book), missing_too, numbers=(values, book)))
         if not self.applying or self.unseen == "error":
             for book, column in zip(self.books, prepared, strict=True):
                 if column.unseen:
@@ -409,12 +406,7 @@ class Encoder:
     def expect(self, n_rows: int | None, tables: int | None = None) -> None:
         """Take note of the rows to come, so that whether compiling pays is decided once.
 
-        Parameters
-        ----------
-        n_rows
-            How many they are, if that is known.
-        tables
-            To how many tables each row adds one, where nothing else is made of the codes.
+        `tables` is to how many each row adds one, where nothing else is made of the codes.
         """
         width = max(1, len(self.features))
         self.cells, self.coding, self._whole = None, None, tables is not None

@@ -520,7 +520,7 @@ class FileSource(Source):
             reader.file.origin,
             first.first_row,
             None if None in sizes else sum(n or 0 for n in sizes),
-            reads[0] if len(pieces) == 1 else partial(_one_by_one, reads),
+            reads[0] if len(pieces) == 1 else lambda: chain.from_iterable(r() for r in reads),
             -1 if before < 0 or first.first_row < 0 else before + first.first_row,
             read_apart=apart,
             parts=parts,
@@ -606,11 +606,6 @@ def _in_turn(sizes: Sequence[int | None]) -> list[int]:
     *others, last = range(len(sizes))
     fewer = others and (sizes[last] or 0) < (sizes[0] or 0)
     return [last, *others] if fewer else [*others, last]
-
-
-def _one_by_one(reads: Sequence[Read]) -> Iterator[Rows]:
-    for read in reads:
-        yield from read()
 
 
 def together(batches: Iterable[pa.RecordBatch | DecodedRows]) -> Iterator[pa.Table | DecodedRows]:
