@@ -482,38 +482,15 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Raise unless `path` may be written: before long work, so that it is not done in vain.
+    """Raise DataError unless `path` may be written: asked before long work.
 
-    Parameters
-    ----------
-    path
-        The target; a symbolic link is followed.
-    force
-        Whether an existing target may be replaced.
-
-    Raises
-    ------
-    DataError
-        The target exists and `force` is off, or it cannot be made.
+    A symbolic link is followed; `force` is whether what is there may be replaced.
     """
     _check_target(path, real_path(path), force)
 
 
 def check_apart(path: str | os.PathLike[str], read: Iterable[str]) -> None:
-    """Raise unless no file that is read would be replaced.
-
-    Parameters
-    ----------
-    path
-        The target, a file or a directory.
-    read
-        Paths of files that are read.
-
-    Raises
-    ------
-    DataError
-        When the target is one of them, or holds one.
-    """
+    """Raise DataError where the target `path` is one of the files that are read, or holds one."""
     name, target = os.fspath(path), real_path(path)
     for file in read if target.exists() else ():
         found = Path(os.path.realpath(file))
@@ -529,20 +506,10 @@ def check_apart(path: str | os.PathLike[str], read: Iterable[str]) -> None:
 
 
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Raise unless `path` may become a directory of parts.
+    """Raise DataError unless `path` may become a directory of parts.
 
-    Parameters
-    ----------
-    path
-        The target; a symbolic link is followed.
-    force
-        Whether a directory that holds nothing but parts may be replaced.
-
-    Raises
-    ------
-    DataError
-        There is a file of that name, the directory holds something that may not be replaced, or
-        it cannot be made.
+    A symbolic link is followed; `force` is whether a directory that holds nothing but parts may be
+    replaced.
     """
     name, target = os.fspath(path), real_path(path)
     _check_no_device(name)

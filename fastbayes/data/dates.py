@@ -92,13 +92,7 @@ def with_parts(rows: Rows, schema: Schema) -> Rows:
 
 
 class DateParts:
-    """Derives the parts of columns of dates and times; threads may share it.
-
-    Parameters
-    ----------
-    parts
-        The parts, each once.
-    """
+    """Derives the parts of columns of dates and times; threads may share it."""
 
     def __init__(self, parts: Iterable[DatePart]) -> None:
         self.parts = by_column(parts)
