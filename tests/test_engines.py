@@ -141,12 +141,12 @@ def test_request__of_no_rows_adds_nothing(folder: Path) -> None:
     assert isinstance(source, Counter)
     encoder = fb.scan.counting.opened_to_learn(folder, "y").learning()  # type: ignore[attr-defined]
     request = pickle.loads(pickle.dumps(Counting(encoder, {"values": {}, "moments": {}})))
-    n_rows, stats = source.run(request)
+    n_rows, counted = source.run(request)
     assert n_rows == 1350
     none = request.zero()
-    assert none.n_rows == 0
-    assert request.add(none, stats) == request.add(stats, none) == stats
-    assert request.from_bytes(request.to_bytes(stats)) == stats
+    assert none.statistics.n_rows == 0
+    assert request.add(none, counted) == request.add(counted, none) == counted
+    assert request.from_bytes(request.to_bytes(counted)) == counted
 
 
 MODELS = ["NaiveBayes", "SPODE", "TAN", "KDB", "AODE", "A2DE", "JointBayes", "JointGaussian"]
@@ -770,7 +770,7 @@ def test_compare__counts_once_and_scores_once(folder: Path) -> None:
     assert asked == ["Cutting", "Counting", "Scoring", "Scoring"]
     asked.clear()
     fb.compare(there, "y", models=["naive-bayes"], folds="whole")
-    assert asked == ["CountingFolds", "Scoring", "Scoring"]
+    assert asked == ["Counting", "Scoring", "Scoring"]
     there = Paths(folder, shipped, 3)
     # Folds by place are not known to workers: without a column of folds rows are left out one by
     # one, and models without that, and estimators of arrays, say why they do not compete.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastbayes.data.discretize import FEW_ROWS, LIMIT, ValueSketch
+from fastbayes.data.discretize import FEW_ROWS, LIMIT, ValueSketch, profiles
 from fastbayes.kernels.shared.sketch import split
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -26,10 +26,14 @@ def sketch_of(values, labels, weight=None, *, limit=LIMIT, few=FEW_ROWS, cuts=()
     return sketch
 
 
+def profile_of(sketch, classes):
+    return profiles([sketch], classes)[0]
+
+
 def assert_same(a, b, n_classes):
     assert a.shift == b.shift
     for mine, theirs in zip(
-        *(sketch.profile(np.arange(n_classes)) for sketch in (a, b)), strict=True
+        *(profile_of(sketch, np.arange(n_classes)) for sketch in (a, b)), strict=True
     ):
         np.testing.assert_array_equal(mine, theirs)
 
@@ -85,7 +89,7 @@ def test_sketches_add_in_any_order(table, limit, seed):
 def test_profile(table, limit):
     values, labels, weight = table
     sketch = sketch_of(*table, limit=limit, few=limit)
-    least, greatest, weights = sketch.profile(np.arange(3))
+    least, greatest, weights = profile_of(sketch, np.arange(3))
     known = ~np.isnan(values)
     w = np.ones(len(values)) if weight is None else weight
     assert len(least) <= max(limit, 2)
@@ -117,9 +121,9 @@ def test_few_rows_are_kept_exactly_and_many_are_not():
     values, labels = rng.normal(size=2_000), rng.integers(0, 2, 2_000)
     few = sketch_of(values[:1_000], labels[:1_000], limit=100, few=1_000)
     assert few.shift == 0
-    assert few.profile(np.arange(2)).least.tolist() == sorted(values[:1_000].tolist())
+    assert profile_of(few, np.arange(2)).least.tolist() == sorted(values[:1_000].tolist())
     many = sketch_of(values[:1_001], labels[:1_001], limit=100, few=1_000)
-    assert len(many.profile(np.arange(2)).least) <= 100
+    assert len(profile_of(many, np.arange(2)).least) <= 100
 
 
 def test_memory_is_bounded():
@@ -134,26 +138,26 @@ def test_memory_is_bounded():
 def test_no_rows():
     sketch = ValueSketch()
     for _ in range(2):
-        assert [len(array) for array in sketch.profile(np.arange(3))] == [0, 0, 0]
-        assert sketch.profile(np.arange(3)).weight.shape == (0, 3)
+        assert [len(array) for array in profile_of(sketch, np.arange(3))] == [0, 0, 0]
+        assert profile_of(sketch, np.arange(3)).weight.shape == (0, 3)
         sketch.update(np.array([np.nan]), np.zeros(1, np.uint16), split(None, 1))
     sketch.merge(ValueSketch())
-    assert len(sketch.profile(np.arange(3)).least) == 0
+    assert len(profile_of(sketch, np.arange(3)).least) == 0
 
 
 def test_profile__classes_in_another_order():
     rng = np.random.default_rng(5)
     sketch = sketch_of(rng.normal(size=50), rng.integers(0, 3, 50))
     order = np.array([2, 0, 1])
-    expected = sketch.profile(np.arange(3)).weight[:, order]
-    np.testing.assert_array_equal(sketch.profile(order).weight, expected)
+    expected = profile_of(sketch, np.arange(3)).weight[:, order]
+    np.testing.assert_array_equal(profile_of(sketch, order).weight, expected)
 
 
 def test_profile__of_many_classes_has_larger_cells(monkeypatch):
     monkeypatch.setattr("fastbayes.data.discretize.MOST_WEIGHTS", 1_000)
     rng = np.random.default_rng(6)
     values, labels = rng.normal(size=500), rng.integers(0, 40, 500)
-    least, greatest, weight = sketch_of(values, labels).profile(np.arange(40))
+    least, greatest, weight = profile_of(sketch_of(values, labels), np.arange(40))
     assert 5 < len(least) <= 25
     cell = np.searchsorted(greatest, values)
     expected = np.zeros_like(weight)

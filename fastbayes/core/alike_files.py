@@ -70,21 +70,10 @@ class FileLayout:
         cls, blob: bytes, digest: bytes, text: bytes, columns: Mapping[str, pa.Array],
         arrays: Mapping[str, np.ndarray[Any, Any] | pa.Array],
     ) -> Self | None:  # fmt: skip
-        """Return the layout of a file that was read.
+        """Return the layout of a file that was read; None where it is compressed or large.
 
-        Parameters
-        ----------
-        blob, digest, text
-            The file, and its digest and header.
-        columns
-            By name: the values of an array, as Arrow reads them.
-        arrays
-            By name: the array.
-
-        Returns
-        -------
-        Self | None
-            None where the file is compressed or large, or has much around its numbers.
+        columns  by name: the values of an array, as Arrow reads them
+        arrays   by name: the array
         """
         base = pa.py_buffer(blob).address
         found: dict[str, StoredNumbers | np.ndarray[Any, Any] | pa.Array] = {}

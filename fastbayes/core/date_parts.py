@@ -102,13 +102,7 @@ class DatePart:
 
     @classmethod
     def from_json(cls, given: Any) -> DatePart:
-        """Return what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError, TypeError
-            When it is something else.
-        """
+        """Return what `to_json` wrote; ValueError or TypeError when it is something else."""
         column, part, held, zone, unit, origin = given
         refuse(
             not isinstance(column, str)

@@ -82,10 +82,7 @@ def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
 def cast_domain(name: str, values: Any, kind: pa.DataType) -> pa.Array:
     """Return values of a domain (Arrow, or a list) as the wider type of another, exactly.
 
-    Raises
-    ------
-    SchemaError
-        When a whole number is beyond what float64 tells apart.
+    Raises SchemaError for a whole number beyond what float64 tells apart.
     """
     if isinstance(values, pa.Array) and values.type == kind:
         return values
@@ -167,10 +164,7 @@ def declared(domains: Mapping[str, Any] | None) -> DeclaredDomains:
 def domain(name: str, values: Any) -> pa.Array:
     """Return declared values as a sorted domain array.
 
-    Raises
-    ------
-    SchemaError
-        When values repeat, are missing, or are of a type that cannot be a category.
+    Raises SchemaError when values repeat, are missing, or are of a type that is no category.
     """
     if isinstance(values, (str, bytes)):
         raise SchemaError(f"domains[{name!r}]={values!r}: give a list of values, [{values!r}]")
@@ -194,10 +188,7 @@ def domain(name: str, values: Any) -> pa.Array:
 def array_of(values: Any) -> pa.Array:
     """Return values as an Arrow array; whole numbers from 2**63 on as uint64, NaN in objects null.
 
-    Raises
-    ------
-    OverflowError, TypeError, ValueError, pyarrow.ArrowException
-        As pyarrow raises them, for values that are not of one type or are beyond 64 bits.
+    Raises what pyarrow does for values that are not of one type or are beyond 64 bits.
     """
     try:
         return pa.array(values, from_pandas=True)
@@ -213,10 +204,7 @@ def decoded(kind: pa.DataType) -> pa.DataType:
 def value_type(name: str, kind: pa.DataType, use: Use = "a feature") -> pa.DataType:
     """Return the canonical type of categorical values stored as `kind`.
 
-    Raises
-    ------
-    SchemaError
-        For temporal, nested and binary types, naming the column and the remedy.
+    Raises SchemaError for temporal, nested and binary types, with the column and the remedy.
     """
     kind = decoded(kind)
     if (canonical := _canonical(kind)) is not None:
@@ -261,10 +249,7 @@ def default_kind(name: str, kind: pa.DataType) -> Kind:
 def checked_cuts(name: str, cuts: Any) -> NDArray[np.float64]:
     """Return cut points as a read-only float64 array.
 
-    Raises
-    ------
-    SchemaError
-        When they are not finite numbers in ascending order.
+    Raises SchemaError when they are not finite numbers in ascending order.
     """
     try:
         points = np.array(cuts, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one number

@@ -67,15 +67,7 @@ def error_of(name: str, message: str) -> FastBayesError:
 
 
 def warn(message: str, category: type[Warning] = FastBayesWarning) -> None:
-    """Warn, as from the first frame outside fastbayes.
-
-    Parameters
-    ----------
-    message
-        What was done that the caller may not expect.
-    category
-        Class of the warning.
-    """
+    """Warn, as from the first frame outside fastbayes."""
     frame, level = sys._getframe().f_back, 2
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("fastbayes."):
         frame, level = frame.f_back, level + 1
@@ -85,12 +77,7 @@ def warn(message: str, category: type[Warning] = FastBayesWarning) -> None:
 def not_fitted(name: str, *, statistics: bool = True) -> Exception:
     """Return the error of an unfitted model, scikit-learn's own class where it is loaded.
 
-    Parameters
-    ----------
-    name
-        The model's class.
-    statistics
-        Whether it can be fitted to statistics, too.
+    `name` is the class of the model, `statistics` whether it can be fitted to these, too.
     """
     how = "'fit' or 'fit_statistics'" if statistics else "'fit'"
     message = f"this {name} instance is not fitted yet: call {how} first"

@@ -374,7 +374,6 @@ def _locked(descriptor: int) -> bool | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a directory, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir():
             shutil.rmtree(path)
@@ -483,38 +482,15 @@ def real_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Raise unless `path` may be written: before long work, so that it is not done in vain.
+    """Raise DataError unless `path` may be written: asked before long work.
 
-    Parameters
-    ----------
-    path
-        The target; a symbolic link is followed.
-    force
-        Whether an existing target may be replaced.
-
-    Raises
-    ------
-    DataError
-        The target exists and `force` is off, or it cannot be made.
+    A symbolic link is followed; `force` is whether what is there may be replaced.
     """
     _check_target(path, real_path(path), force)
 
 
 def check_apart(path: str | os.PathLike[str], read: Iterable[str]) -> None:
-    """Raise unless no file that is read would be replaced.
-
-    Parameters
-    ----------
-    path
-        The target, a file or a directory.
-    read
-        Paths of files that are read.
-
-    Raises
-    ------
-    DataError
-        When the target is one of them, or holds one.
-    """
+    """Raise DataError where the target `path` is one of the files that are read, or holds one."""
     name, target = os.fspath(path), real_path(path)
     for file in read if target.exists() else ():
         found = Path(os.path.realpath(file))
@@ -530,20 +506,10 @@ def check_apart(path: str | os.PathLike[str], read: Iterable[str]) -> None:
 
 
 def check_directory(path: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Raise unless `path` may become a directory of parts.
+    """Raise DataError unless `path` may become a directory of parts.
 
-    Parameters
-    ----------
-    path
-        The target; a symbolic link is followed.
-    force
-        Whether a directory that holds nothing but parts may be replaced.
-
-    Raises
-    ------
-    DataError
-        There is a file of that name, the directory holds something that may not be replaced, or
-        it cannot be made.
+    A symbolic link is followed; `force` is whether a directory that holds nothing but parts may be
+    replaced.
     """
     name, target = os.fspath(path), real_path(path)
     _check_no_device(name)
@@ -576,7 +542,6 @@ def _no_part(held: Iterable[Path]) -> Path | None:
 
 
 def _check_target(path: str | os.PathLike[str], target: Path, force: bool) -> None:
-    """Raise unless the target may be made."""
     name = os.fspath(path)
     refuse(target.is_dir(), f"{name} is a directory: name a file in it")
     _check_no_device(name)
@@ -729,7 +694,6 @@ def _digest(blob: bytes, place: bytes) -> bytes:
 
 
 def _contents(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a regular file."""
     try:
         with open(path, "rb", buffering=0) as file:
             status, memory = os.fstat(file.fileno()), physical_memory()
@@ -847,7 +811,6 @@ _last = b""
 
 
 def _content(text: bytes) -> Any:
-    """Return the JSON of a header, checked."""
     global _last
     if text == _last:
         return json.loads(text)

@@ -136,13 +136,7 @@ class Ledger:
 
     @classmethod
     def from_array(cls, data: NDArray[np.uint8]) -> Ledger:
-        """Return the ledger of such bytes.
-
-        Raises
-        ------
-        ValueError
-            When they are none of a ledger.
-        """
+        """Return the ledger of such bytes; ValueError when they are none of a ledger."""
         if data.dtype != np.uint8 or data.ndim != 1:
             raise ValueError("the ledger is not made of bytes")
         try:

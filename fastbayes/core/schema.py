@@ -105,13 +105,7 @@ class Feature:
 
     @classmethod
     def binned(cls, name: str, cuts: Any, part: DatePart | None = None) -> Feature:
-        """Return the feature of a numeric column cut at these points.
-
-        Raises
-        ------
-        SchemaError
-            When they are not finite numbers in ascending order.
-        """
+        """Return the feature of a numeric column cut at these points; see `checked_cuts`."""
         points = checked_cuts(name, cuts)
         return cls(name, "categorical", numbers_of_bins(len(points) + 1), True, points, part)
 
@@ -337,10 +331,7 @@ class Schema:
     def alignment(self, existing: Schema) -> Alignment:
         """Return where each cell of this schema stands in a statistic of `existing`.
 
-        Raises
-        ------
-        SchemaError
-            When a column is cut at other points.
+        Raises SchemaError when a column is cut at other points.
         """
         cat = {f.name: i for i, f in enumerate(existing.categorical)}
         num = {f.name: i for i, f in enumerate(existing.numeric)}
@@ -534,10 +525,7 @@ def to_header(schema: Schema) -> tuple[dict[str, Any], dict[str, pa.Array]]:
 def from_header(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Schema:
     """Return the schema written by `to_header`.
 
-    Raises
-    ------
-    ValueError, KeyError, TypeError, AttributeError
-        When it is not one that `to_header` can have written.
+    Raises ValueError, KeyError, TypeError or AttributeError where it cannot have written that.
     """
     features: list[Feature] = []
     n_categorical = 0

@@ -56,7 +56,6 @@ class _Read(NamedTuple):
     schema: Schema
 
     def of(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bool:
-        """Return whether these are the same."""
         return (
             header == self.header
             and arrays.keys() == self.arrays.keys()

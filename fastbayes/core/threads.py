@@ -57,13 +57,7 @@ def check_threads(threads: Any) -> None:
 
 
 def resolved_threads(threads: int | None) -> int:
-    """Return the number of threads asked for, or the default.
-
-    Raises
-    ------
-    ValueError
-        When it is not a positive whole number.
-    """
+    """Return the number of threads asked for, or the default; ValueError where it is none."""
     check_threads(threads)
     if threads is None:
         return default_threads()

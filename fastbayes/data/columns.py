@@ -658,11 +658,6 @@ def _exact(entries: pa.Array) -> pa.Array:
     return entries
 
 
-def prepare_bins(book: BinBook, values: NDArray[np.float64], missing: bool) -> Prepared:
-    """Look up the bins of numbers, of which NaN is missing."""
-    return Prepared(len(book), missing, numbers=(values, book))
-
-
 def corrupt(name: str) -> DataError:
     """Return the error of a dictionary index outside its dictionary."""
     return DataError(

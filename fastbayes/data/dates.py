@@ -82,7 +82,6 @@ class _Table(NamedTuple):
     parts: Mapping[str, NDArray[Any]]
 
     def covers(self, first: int, last: int) -> bool:
-        """Return whether these stretches are in it."""
         n = len(next(iter(self.parts.values())))
         return self.first <= first and last < self.first + n
 
@@ -93,13 +92,7 @@ def with_parts(rows: Rows, schema: Schema) -> Rows:
 
 
 class DateParts:
-    """Derives the parts of columns of dates and times; threads may share it.
-
-    Parameters
-    ----------
-    parts
-        The parts, each once.
-    """
+    """Derives the parts of columns of dates and times; threads may share it."""
 
     def __init__(self, parts: Iterable[DatePart]) -> None:
         self.parts = by_column(parts)
@@ -192,7 +185,6 @@ class DateParts:
     def _table(
         self, name: str, zone: str | None, step: int, names: Sequence[str], first: int, last: int
     ) -> _Table:
-        """Return a table that covers these stretches."""
         key = name, zone, step
         table = self._tables.get(key)
         if table is None or not table.covers(first, last):

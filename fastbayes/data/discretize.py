@@ -82,7 +82,7 @@ class ValueSketch:
         self.few = few
         self._rows: list[Rows] = []
         self._n_held = 0
-        self._job = math.inf
+        self.job = math.inf
         self._cells: Any = None
 
     def update(
@@ -98,7 +98,7 @@ class ValueSketch:
         of the whole job: whether compiling pays is decided at the first block.
         """
         if not (self._rows or self._cells):
-            self._job = cells
+            self.job = cells
         self._add(Rows(values, labels, *weight))
 
     def _add(self, rows: Rows) -> None:
@@ -109,15 +109,10 @@ class ValueSketch:
         else:
             self._spilled().add(*rows)
 
-    @property
-    def job(self) -> float:
-        """Rows x columns of the whole job that the rows are of."""
-        return self._job
-
     def _spilled(self) -> Any:
         """Return the cells, with the rows that were held."""
         if self._cells is None:
-            self._cells = dispatch.load("counting.sketch", self._job).SketchEntries(
+            self._cells = dispatch.load("counting.sketch", self.job).SketchEntries(
                 self.limit, self.few
             )
             held, self._rows, self._n_held = self._rows, [], 0
@@ -128,7 +123,7 @@ class ValueSketch:
     def merge(self, other: ValueSketch) -> None:
         """Add the rows of another sketch."""
         if not (self._rows or self._cells):
-            self._job = other._job
+            self.job = other.job
         if self._cells is None and self._n_held + other._n_held <= self.few:
             self._rows += other._rows  # which nobody changes once they are held
             self._n_held += other._n_held
@@ -146,7 +141,7 @@ class ValueSketch:
     def take(self, entries: Entries, shift: int) -> None:
         """Add the entries of another sketch."""
         if not (self._rows or self._cells):
-            self._job = float(len(entries.label))
+            self.job = float(len(entries.label))
         self._spilled().take(entries, shift)
 
     @property
@@ -175,11 +170,6 @@ class ValueSketch:
         # Few rows may weigh as much as many.
         if len(found.least) > allowed(found.whole, found.fraction, self.limit, self.few):
             return self._spilled().entries()
-        return found
-
-    def profile(self, classes: NDArray[np.intp]) -> Profile:
-        """Return the cells of the column with the weights of these classes, by their codes."""
-        (found,) = profiles([self], classes)
         return found
 
 

@@ -33,7 +33,6 @@ from fastbayes.data.columns import (
     needed_type,
     open_book,
     prepare,
-    prepare_bins,
 )
 from fastbayes.data.dates import DateParts
 from fastbayes.data.decoded_rows import DecodedRows, is_indices
@@ -131,8 +130,6 @@ class Encoder:
 
     Parameters
     ----------
-    columns
-        Arrow schema of the batches to come.
     features
         The features to encode, with the book of each categorical one.
     target
@@ -205,28 +202,25 @@ class Encoder:
                     f"there is no column {name!r}; the columns are {names}"
                     + did_you_mean(name, names)
                 )
-        repeated = (
-            sorted({n for n in names if names.count(n) > 1}) if len(set(names)) < len(names) else []
-        )
-        if repeated:
-            raise SchemaError(f"column {repeated[0]!r} stands more than once; rename one of them")
+        if len({*names}) < len(names):
+            repeated = min(n for n in names if names.count(n) > 1)
+            raise SchemaError(f"column {repeated!r} stands more than once; rename one of them")
         own = [n for n in names if n not in (target, weight)]
         derived = {p.name: p for some in (parts or {}).values() for p in some}
         wanted = _with_parts(own, parts or {})
         picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
         forced = {*chosen(wanted, picks)}
         listed = {**declared(domains)}
-        if unknown := sorted(set(listed) - {*wanted, target}):
-            raise SchemaError(
-                f"domains: there is no column {unknown[0]!r}; there are {names}"
-                + did_you_mean(unknown[0], names)
-            )
         cuts = cuts or {}
-        if unknown := sorted(set(cuts) - {*wanted}):
-            raise SchemaError(
-                f"cuts: there is no column {unknown[0]!r}; there are {wanted}"
-                + did_you_mean(unknown[0], wanted)
-            )
+        for option, given, known in (
+            ("domains", {*listed} - {*wanted, target}, names),
+            ("cuts", {*cuts} - {*wanted}, wanted),
+        ):
+            for unknown in sorted(given):
+                raise SchemaError(
+                    f"{option}: there is no column {unknown!r}; there are {known}"
+                    + did_you_mean(unknown, known)
+                )
         features: list[tuple[Feature, Book | None]] = []
         blanks = frozenset(null_values)  # one for all books
         for name in wanted:
@@ -398,7 +392,7 @@ class Encoder:
             if book is None:
                 numeric[feature.name] = values
             else:
-                prepared.append(prepare_bins(book, values, missing_too))
+                prepared.append(Prepared(len(book), missing_too, numbers=(values, book)))
         if not self.applying or self.unseen == "error":
             for book, column in zip(self.books, prepared, strict=True):
                 if column.unseen:
@@ -412,12 +406,7 @@ class Encoder:
     def expect(self, n_rows: int | None, tables: int | None = None) -> None:
         """Take note of the rows to come, so that whether compiling pays is decided once.
 
-        Parameters
-        ----------
-        n_rows
-            How many they are, if that is known.
-        tables
-            To how many tables each row adds one, where nothing else is made of the codes.
+        `tables` is to how many each row adds one, where nothing else is made of the codes.
         """
         width = max(1, len(self.features))
         self.cells, self.coding, self._whole = None, None, tables is not None
@@ -541,7 +530,6 @@ class Encoder:
 
 
 def _row_of_kept(place: Place, kept: NDArray[np.int64], index: int) -> str:
-    """Return the words for the row at `index` of those that are kept."""
     return place.row(int(kept[index]))
 
 

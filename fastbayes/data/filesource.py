@@ -328,7 +328,6 @@ class FileSource(Source):
             return file.digest()
 
     def _of(self, readers: Sequence[FileReader]) -> FileSource:
-        """Return the source with these files alone."""
         other = copy.copy(self)
         other._readers, other._listing = readers, None
         other._note_files()
@@ -464,7 +463,6 @@ class FileSource(Source):
         return self._readers[0].rows_of_piece or super().rows_of_segment()
 
     def _columns_of(self, reader: FileReader) -> pa.Schema:
-        """Return the columns to read of a file."""
         own = {*reader.schema.names}
         fields = {field.name: field for field in self.schema}
         if self._nested:  # of a struct all fields are read
@@ -522,7 +520,7 @@ class FileSource(Source):
             reader.file.origin,
             first.first_row,
             None if None in sizes else sum(n or 0 for n in sizes),
-            reads[0] if len(pieces) == 1 else partial(_one_by_one, reads),
+            reads[0] if len(pieces) == 1 else lambda: chain.from_iterable(r() for r in reads),
             -1 if before < 0 or first.first_row < 0 else before + first.first_row,
             read_apart=apart,
             parts=parts,
@@ -608,12 +606,6 @@ def _in_turn(sizes: Sequence[int | None]) -> list[int]:
     *others, last = range(len(sizes))
     fewer = others and (sizes[last] or 0) < (sizes[0] or 0)
     return [last, *others] if fewer else [*others, last]
-
-
-def _one_by_one(reads: Sequence[Read]) -> Iterator[Rows]:
-    """Yield what one after the other reads."""
-    for read in reads:
-        yield from read()
 
 
 def together(batches: Iterable[pa.RecordBatch | DecodedRows]) -> Iterator[pa.Table | DecodedRows]:
@@ -1118,7 +1110,6 @@ class ParquetReader(FileReader):
                     yield pa.RecordBatch.from_arrays(columns, names=own + more.schema.names)
 
     def _is_ours(self) -> bool:
-        """Return whether our kernels decode what they can."""
         return dispatch.compiled(self.n_cells, SMALL_FILES) and not dispatch.interpreted()
 
     @property

@@ -228,9 +228,8 @@ class FoldsByColumn(Folds):
 
     def know(self, values: pa.Array) -> None:
         """Take values that were met elsewhere."""
-        book: Any = self._encoder.target
-        book.widen(values.type)
-        codes = book.encode(values, dispatch.numpy_twin("reading.encode"))
+        self._book.widen(values.type)
+        codes = self._book.encode(values, dispatch.numpy_twin("reading.encode"))
         self._met.update(codes.tolist())
 
     def names(self) -> tuple[list[int], tuple[str, ...]]:
@@ -240,15 +239,15 @@ class FoldsByColumn(Folds):
 
     def ordered(self) -> pa.Array:
         """Return the values of the column that were met, in the order of the folds."""
-        return self._values().take(self._order())
+        return self._book.values().take(self._order())
 
     def _order(self) -> pa.Array:
-        order = pc.array_sort_indices(self._values())
+        order = pc.array_sort_indices(self._book.values())
         return order.filter(pc.is_in(order, pa.array(sorted(self._met), order.type)))
 
-    def _values(self) -> pa.Array:
-        book: Any = self._encoder.target
-        return book.values()
+    @property
+    def _book(self) -> Any:
+        return self._encoder.target
 
 
 def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

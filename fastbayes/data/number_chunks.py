@@ -232,10 +232,7 @@ class NumberChunks(LateNumbers):
         return bool(needed or space or rows)
 
     def again(self, *, together: bool) -> NumberCalls:
-        """Return what reads others like these by calls that can be noted down.
-
-        Of all columns `together`, block after block, or of one column after the other.
-        """
+        """Return what reads others like these by calls that can be noted down."""
         how = self.names, self.shapes, self._start.copy(), self._rows
         return NumberCalls(*how, together=together)
 
@@ -325,6 +322,5 @@ def _rooms_of(space: int) -> list[NDArray[np.uint8]]:
 
 
 def _room_for(n_columns: int, rows: int) -> NDArray[np.uint8]:
-    """Return room for so many numbers of each column."""
     size = -(-(p.LEAD + 8 * rows + p.SLACK) // LINE) * LINE
     return lend(n_columns * size).reshape(n_columns, size)

@@ -75,12 +75,6 @@ class _OrcProcess:
         except BrokenPipeError:
             raise _EndedError(self._how()) from None
 
-    def _head(self) -> tuple[bytes, int]:
-        try:
-            return self._channel.head()
-        except EOFError:
-            raise _EndedError(self._how()) from None
-
     def _how(self) -> str | None:
         """Return how the process has ended; None if it waited until then."""
         try:
@@ -110,11 +104,10 @@ class _OrcProcess:
         self._send(json.dumps(where | request).encode())
         schema = None
         while True:
-            kind, n_bytes = self._head()
-            self.idle = False
-            room = pa.allocate_buffer(n_bytes)
             try:
-                self._channel.fill(room)
+                kind, n_bytes = self._channel.head()
+                self.idle = False
+                self._channel.fill(room := pa.allocate_buffer(n_bytes))
             except EOFError:
                 raise _EndedError(self._how()) from None
             if kind == WANTED:

@@ -51,14 +51,8 @@ class Pieces:
 
     One pass over the chunks describes all columns; no chunk becomes an object of Python.
 
-    Parameters
-    ----------
-    rows
-        A record batch, or a table of any chunks.
-    names
-        The columns that matter.
-    kernels
-        The module `arrow`.
+    names    the columns that matter
+    kernels  the module `arrow`
     """
 
     def __init__(self, rows: Rows, names: Sequence[str], kernels: ModuleType) -> None:

@@ -160,7 +160,6 @@ class _PipedText(DataFile):
     open: Callable[[], Any] = io.BytesIO
 
     def stream(self) -> Any:
-        """Read from the beginning."""
         return self.open()
 
 
@@ -176,5 +175,4 @@ class _PipedRows(FileSource):
         """Do nothing: what was read is all that there was."""
 
     def ledger(self) -> Ledger:
-        """Return no files."""
         return Ledger()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,18 +62,6 @@ _ACCEPTED = (
     "polars frame, a DuckDB relation, a dict of columns, or a numpy array of shape "
     "(n_rows, n_columns)"
 )
-
-
-class _OfFiles(NamedTuple):
-    """Options of `open_source` that only files have."""
-
-    filesystem: Any
-    types: Mapping[str, pa.DataType] | None
-    on_error: OnError | None
-    schema_mode: str
-    partitions: bool
-    rejects: Rejects | None
-    storage_options: Mapping[str, Any] | None
 
 
 def open_source(
@@ -133,7 +121,18 @@ def open_source(
         For what cannot be read; names the file, row and remedy where known.
     """
     options: dict[str, Any] = {"columns": columns, "null_values": null_values}
-    how = _OfFiles(filesystem, types, on_error, schema_mode, partitions, rejects, storage_options)
+    open_files = partial(
+        _open_files,
+        source,
+        options=options,
+        types=types or {},
+        on_error=on_error,
+        schema_mode=schema_mode,
+        rejects=rejects,
+        filesystem=filesystem,
+        partitions=partitions,
+        storage_options=storage_options,
+    )
     module = type(source).__module__.partition(".")[0]
     if (opener := engine_opener(source)) is not None:
         return opener(**options, filesystem=filesystem, types=types, on_error=on_error)
@@ -142,7 +141,7 @@ def open_source(
         table = None if filesystem is not None else delta_table(source)
         if table is not None:
             return open_delta(table, _open_dataset, options)
-        return _open_files(source, source, options, how)
+        return open_files(source)
     if module == "deltalake" and hasattr(source, "to_pyarrow_dataset"):
         return open_delta(source, _open_dataset, options)
     if module == "pyiceberg" and (hasattr(source, "scan") or hasattr(source, "select")):
@@ -151,8 +150,9 @@ def open_source(
         kind = f"pyarrow.{type(source).__name__}"
         return TableSource(_table(source), description=kind, native=source, **options)
     if isinstance(source, pa.RecordBatchReader):
+        once: dict[str, Any] = {"rereadable": False, "native": source, **options}
         name = "pyarrow.RecordBatchReader"
-        return _one_shot(lambda: source, source.schema, source, name, options)
+        return StreamSource(lambda: source, source.schema, description=name, **once)
     if type(source).__module__ == "pyarrow._dataset":
         return _open_dataset(source, options)
     if module == "pandas" and hasattr(source, "iloc") and getattr(source, "ndim", 0) == 2:
@@ -178,7 +178,7 @@ def open_source(
         f"{type(source).__name__} cannot be read; pass {_ACCEPTED}",
     )
     if isinstance(source, Iterable) and not hasattr(source, "__array__"):
-        return _open_iterable(source, options, how)
+        return _open_iterable(source, options, open_files)
     return _open_array(source, options)
 
 
@@ -209,25 +209,23 @@ def _table(data: pa.Table | pa.RecordBatch) -> pa.Table:
 def _open_files(
     source: Any,
     named: Any,
+    *,
     options: dict[str, Any],
-    how: _OfFiles,
+    types: Mapping[str, pa.DataType],
+    on_error: OnError | None,
+    schema_mode: str,
+    rejects: Rejects | None,
+    **where: Any,
 ) -> Source:
-    on_error, types = how.on_error, how.types or {}
-    files, description, listing = find_files(
-        named,
-        how.filesystem,
-        on_error,
-        partitions=how.partitions,
-        storage_options=how.storage_options,
-    )
-    kind, columns, rejects = files[0].format, options["columns"], how.rejects
+    files, description, listing = find_files(named, on_error=on_error, **where)
+    kind, columns = files[0].format, options["columns"]
     if rejects is not None:
         rejects.begin([file.path for file in files if file.local], listing.appeared)
     readers: Sequence[Any]
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        readers = open_json(files, columns, types, on_error, how.schema_mode, rejects)
+        readers = open_json(files, columns, types, on_error, schema_mode, rejects)
     else:
         nulls = list(options["null_values"] or [])
         readers = open_csv(files, columns, types, nulls, on_error, rejects)
@@ -237,7 +235,7 @@ def _open_files(
         description=description,
         native=source,
         on_error=on_error,
-        schema_mode=how.schema_mode,
+        schema_mode=schema_mode,
         listing=listing,
         rejects=rejects,
         **options,
@@ -326,34 +324,16 @@ def _open_stream(source: Any, module: str, options: dict[str, Any]) -> Source:
             table = _arrow_table(source, name) if module == "polars" else pa.table(source)
             return TableSource(table, description=name, native=source, **options)
         reader = pa.RecordBatchReader.from_stream(source)
-    if not lazy:
-        return _one_shot(lambda: reader, reader.schema, source, name, options)
+    stream = partial(pa.RecordBatchReader.from_stream, source) if lazy else lambda: reader
     return StreamSource(
-        partial(pa.RecordBatchReader.from_stream, source),
-        reader.schema,
-        rereadable=True,
-        description=name,
-        native=source,
-        **options,
-    )
-
-
-def _one_shot(
-    stream: Callable[[], Iterable[pa.RecordBatch]],
-    schema: pa.Schema,
-    native: Any,
-    name: str,
-    options: dict[str, Any],
-) -> Source:
-    return StreamSource(
-        stream, schema, rereadable=False, description=name, native=native, **options
+        stream, reader.schema, rereadable=lazy, description=name, native=source, **options
     )
 
 
 def _open_iterable(
     source: Iterable[Any],
     options: dict[str, Any],
-    how: _OfFiles,
+    open_files: Callable[[Any], Source],
 ) -> Source:
     name = f"{type(source).__name__} of record batches"
     iterator = iter(source)
@@ -364,8 +344,7 @@ def _open_iterable(
             f"the {type(source).__name__} is empty: it gives neither a path nor a record batch"
         ) from None
     if isinstance(first, str | os.PathLike):
-        named = [first, *iterator]
-        return _open_files(source, named, options, how)
+        return open_files([first, *iterator])
     if not isinstance(first, TABLES):
         if isinstance(source, Sequence):
             return _open_array(source, options)
@@ -441,20 +420,18 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     `name` is what it is called in messages, by default its type.
     """
     name = name or f"pyarrow.dataset.{type(source).__name__}"
+    options = {"description": name, "native": source, **options}
     if hasattr(source, "projected_schema"):
-        return _one_shot(source.to_reader, source.projected_schema, source, name, options)
+        return StreamSource(source.to_reader, source.projected_schema, rereadable=False, **options)
     dataset = _with_dictionaries(source)
     columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
-    stream = partial(_scanned, dataset, columns)
-    return StreamSource(
-        stream, dataset.schema, rereadable=True, description=name, native=source, **options
-    )
 
+    def stream() -> pa.RecordBatchReader:
+        return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
-def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
-    return dataset.scanner(columns=columns, **_SCANNING).to_reader()
+    return StreamSource(stream, dataset.schema, rereadable=True, **options)
 
 
 def _with_dictionaries(dataset: Any) -> Any:

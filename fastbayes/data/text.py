@@ -476,7 +476,6 @@ class TextReader(FileReader):
 
 
 def _infinite(name: str) -> str:
-    """Return the reason for which a row is left out that holds an infinite number."""
     return f"column {name!r} holds an infinite number"
 
 
@@ -495,7 +494,6 @@ def _cut_at(text: bytes, ends: Positions) -> list[bytes]:
 
 
 def _n_lines(rows: Sequence[bytes]) -> int:
-    """Return how many lines end in some rows."""
     return sum(row.count(b"\n") or row.count(b"\r") for row in rows)
 
 

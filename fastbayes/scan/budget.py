@@ -181,13 +181,7 @@ class ReadShare:
         return max(self.held - SLACK, 0)
 
     def check(self, limit: float | None) -> None:
-        """Refuse what does not fit.
-
-        Raises
-        ------
-        MemoryLimitError
-            When there is a limit, and the least that is read at a time exceeds its share.
-        """
+        """Raise MemoryLimitError where the least that is read at a time exceeds its share."""
         if self.fits or limit is None:
             return
         n = len(self.source.schema)

@@ -72,10 +72,7 @@ class Kept:
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return what was written for this job; None where there is nothing.
 
-        Raises
-        ------
-        DataError
-            When it is damaged, of other data, or of another job.
+        Raises DataError when it is damaged, of other data, or of another job.
         """
         if not self.path.exists():
             return None

@@ -92,15 +92,7 @@ def _spans(source: Source, names: list[str], threads: int | None, on_error: str)
 
 @dataclass(frozen=True)
 class Spanning(ScanRequest[Spans]):
-    """The spans of columns of dates and timestamps.
-
-    Parameters
-    ----------
-    names
-        The columns.
-    on_error
-        As in `date_parts`.
-    """
+    """The spans of columns of dates and timestamps; `on_error` as in `date_parts`."""
 
     names: tuple[str, ...]
     on_error: str = "stop"

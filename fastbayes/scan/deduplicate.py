@@ -87,10 +87,7 @@ def distinct(
 class DistinctRows:
     """Joint values that come in parts, and the weight of each; parts are added in order.
 
-    Parameters
-    ----------
-    sizes
-        Values of each column.
+    `sizes` are the values of each column.
     """
 
     def __init__(self, sizes: NDArray[np.int64]) -> None:

@@ -79,12 +79,7 @@ class DensitySpec:
     def check(self, numeric: Iterable[str], others: Sequence[str]) -> None:
         """Raise SchemaError where a kind is given for what is no numeric column.
 
-        Parameters
-        ----------
-        numeric
-            Names of columns that may be named.
-        others
-            Names of those that are categories.
+        `numeric` are the columns that may be named, `others` those that are categories.
         """
         known = [*numeric] if self.by_name else []
         for name in self.by_name:

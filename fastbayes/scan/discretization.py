@@ -197,7 +197,7 @@ def cuts_by_rules(
             continue
         own, keeping = _encoder(encoder, some), None
         if checkpoint is not None:
-            keeping = KeepingCuts(checkpoint, known, list(some), own, kept)
+            keeping = KeepingCuts(checkpoint, known, list(some), own.target, kept)
         request = Cutting(own, some, on_error, folds)
         learners, classes = _sketched(share, request, given_threads, progress, keeping)
         rests = learners if folds is None else _without_each(learners, some)
@@ -362,51 +362,34 @@ def _codes_of(classes: pa.Array | None, book: Codebook | None) -> NDArray[np.uns
     return book.encode(classes, dispatch.numpy_twin("reading.encode"))
 
 
-class KeepingCuts:
+class KeepingCuts(NamedTuple):
     """What keeps a scan for cut points, and what it begins with.
 
-    Parameters
-    ----------
-    checkpoint
-        Where it is kept.
-    cuts
-        The cut points of columns whose scan is done.
-    columns
-        Those of this scan.
-    encoder
-        Of these columns alone; it numbers the classes.
-    kept
-        What was kept before, of this scan or another.
+    checkpoint  where it is kept
+    cuts        the cut points of columns whose scan is done
+    columns     those of this scan
+    book        of the classes
+    kept        what was kept before, of this scan or another
     """
 
-    def __init__(
-        self,
-        checkpoint: KeptCuts,
-        cuts: dict[str, list[float]],
-        columns: list[str],
-        encoder: Encoder,
-        kept: CutsProgressed | None,
-    ) -> None:
-        self._checkpoint, self._cuts, self._columns = checkpoint, cuts, columns
-        self._book = encoder.target
-        self._kept = kept if kept is not None and kept.columns == columns else None
+    checkpoint: KeptCuts
+    cuts: dict[str, list[float]]
+    columns: list[str]
+    book: Codebook | None
+    kept: CutsProgressed | None
 
     def begun(self, learner: CutLearner) -> tuple[int, int]:
         """Give a learner what was kept; return how many segments and rows that is."""
-        if (kept := self._kept) is None:
+        if (kept := self.kept) is None or kept.columns != self.columns:
             return 0, 0
-        learner.take(kept.arrays, _codes_of(kept.classes, self._book))
+        learner.take(kept.arrays, _codes_of(kept.classes, self.book))
         return kept.segments, kept.rows
-
-    def due(self) -> bool:
-        """Return whether it is time to keep more."""
-        return self._checkpoint.due()
 
     def keep(self, learner: CutLearner, segments: int, rows: int) -> None:
         """Keep what is learned."""
-        arrays, classes = learner.arrays(), None if self._book is None else self._book.values()
-        done = CutsProgressed(self._cuts, self._columns, segments, rows, arrays, classes)
-        self._checkpoint.save(done)
+        arrays, classes = learner.arrays(), None if self.book is None else self.book.values()
+        done = CutsProgressed(self.cuts, self.columns, segments, rows, arrays, classes)
+        self.checkpoint.save(done)
 
 
 def _without_each(learners: list[CutLearner], asked: dict[str, Method]) -> list[CutLearner]:
@@ -567,7 +550,7 @@ def _scan(
             between = True
             if progress is not None:
                 progress(rows)
-            if keeping is not None and keeping.due():
+            if keeping is not None and keeping.checkpoint.due():
                 keeping.keep(learners[0], done, sum_rows)
     except KeyboardInterrupt:
         if keeping is not None and between and done:

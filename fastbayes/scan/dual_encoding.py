@@ -79,12 +79,7 @@ def _renamed(stats: Statistics, name: Callable[[Feature], str]) -> Statistics:
 
 
 class Views:
-    """What was counted both ways, seen one way: with numbers, or with bins.
-
-    Parameters
-    ----------
-    schema
-        Of what `dual_encoding` encodes.
+    """What `dual_encoding` encodes, seen one way: with numbers, or with bins.
 
     Attributes
     ----------

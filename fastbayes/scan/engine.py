@@ -198,14 +198,11 @@ def scan(
                 f"{source.description}: workers read its rows, and {kept_here} needs them here; "
                 "pass the paths themselves, or what the frame computes to"
             )
-        request = Counting(encoder, wanted, memory_limit, on_error)
-        if folds is None:
-            rows, stats = source.run(request, threads, progress)
-        else:
-            by_column = folds_elsewhere(source, folds)
-            rows, known = source.run(CountingFolds(request, by_column), threads, progress)
-            by_column.know(known.values)
-            stats = known.statistics
+        by_column = None if folds is None else folds_elsewhere(source, folds)
+        request = Counting(encoder, wanted, memory_limit, on_error, by_column)
+        rows, (stats, values) = source.run(request, threads, progress)
+        if by_column is not None:
+            by_column.know(values)
         stats = named_alike(stats)
         _check_classes(encoder, rows, stats.dropped_rows, classless=classless)
         return stats
@@ -287,23 +284,31 @@ class OfStatistics(ScanRequest[Statistics]):
         return Statistics.from_bytes(data)
 
 
+class Counted(NamedTuple):
+    """Statistics, and where their folds are by a column, the value that each fold is of."""
+
+    statistics: Statistics
+    folds: pa.Array | None
+
+
 @dataclass(frozen=True)
-class Counting(OfStatistics):
+class Counting(ScanRequest[Counted]):
     """Statistics of rows; arguments as those of `scan`, with an encoder that has met no rows.
 
-    A column that is counted both ways has a name for either: see `named_apart`.
+    A column that is counted both ways has a name for either: see `named_apart`. Shares may have
+    folds of their own.
     """
 
     encoder: Encoder
     wanted: Wanted
     memory_limit: int | None = None
     on_error: str = "stop"
+    folds: FoldsByColumn | None = None
 
-    def count(
-        self, rows: Source, threads: int | None, folds: Folds | None = None
-    ) -> Partial[Statistics]:
+    def count(self, rows: Source, threads: int | None) -> Partial[Counted]:
         """Return the statistics of rows, sorted like those of all; those of their folds, too."""
         done: list[int] = []
+        folds = copy.deepcopy(self.folds)
         found = scan(
             rows,
             copy.deepcopy(self.encoder),
@@ -315,58 +320,37 @@ class Counting(OfStatistics):
             classless=True,
             folds=folds,
         )
-        return Partial(sum(done), named_apart(found))
+        return Partial(sum(done), Counted(named_apart(found), folds and folds.ordered()))
 
-    def zero(self) -> Statistics:
-        """Return the statistics of no rows."""
+    def zero(self) -> Counted:
+        """Return the statistics of no rows, without folds."""
         encoder = copy.deepcopy(self.encoder)
         parts = GrowingStatistics(self.wanted, weighted=encoder.weight is not None)
-        return named_apart(_finished(encoder, [(encoder, parts)], 0, []))
+        stats = named_apart(_finished(encoder, [(encoder, parts)], 0, []))
+        return Counted(stats, self.folds and self.folds.ordered()[:0])
 
-
-class CountedFolds(NamedTuple):
-    """Statistics with those of their folds, and the value of the column that each fold is of."""
-
-    statistics: Statistics
-    values: pa.Array
-
-
-@dataclass(frozen=True)
-class CountingFolds(ScanRequest[CountedFolds]):
-    """Statistics of rows, and of their folds by a column; shares may have folds of their own."""
-
-    counting: Counting
-    folds: FoldsByColumn
-
-    def count(self, rows: Source, threads: int | None) -> Partial[CountedFolds]:
-        """Return the statistics of rows and of their folds."""
-        folds = copy.deepcopy(self.folds)
-        n_rows, found = self.counting.count(rows, threads, folds)
-        return Partial(n_rows, CountedFolds(found, folds.ordered()))
-
-    def zero(self) -> CountedFolds:
-        """Return the statistics of no rows, without folds."""
-        return CountedFolds(self.counting.zero(), self.folds.ordered()[:0])
-
-    def add(self, a: CountedFolds, b: CountedFolds) -> CountedFolds:
+    def add(self, a: Counted, b: Counted) -> Counted:
         """Return the statistics of both, with the folds of both."""
+        if self.folds is None:
+            return Counted(a.statistics + b.statistics, None)
         folds = copy.deepcopy(self.folds)
         for part in (a, b):
-            folds.know(part.values)
+            folds.know(part.folds)
         together = [with_folds_of(*part, folds) for part in (a, b)]
-        return CountedFolds(together[0] + together[1], folds.ordered())
+        return Counted(together[0] + together[1], folds.ordered())
 
-    def to_bytes(self, value: CountedFolds) -> bytes:
+    def to_bytes(self, value: Counted) -> bytes:
         """Return the bytes of statistics and values."""
         header, arrays = value.statistics.state()
-        return files.to_bytes({"kind": "folds", **header}, {**arrays, "fold_values": value.values})
+        values = {} if value.folds is None else {"fold_values": value.folds}
+        return files.to_bytes({"kind": "counted", **header}, {**arrays, **values})
 
-    def from_bytes(self, data: bytes) -> CountedFolds:
+    def from_bytes(self, data: bytes) -> Counted:
         """Return the statistics and values whose bytes these are."""
         origin = f"{len(data):,} bytes"
         header, arrays = files.from_bytes(data, origin)
-        values = arrays.pop("fold_values")
-        return CountedFolds(Statistics.from_state(header, arrays, origin), values)
+        values = arrays.pop("fold_values", None)
+        return Counted(Statistics.from_state(header, arrays, origin), values)
 
 
 def folds_elsewhere(source: Counter, folds: Folds) -> FoldsByColumn:
@@ -439,7 +423,6 @@ def _scanned(
     kept: Progressed | None,
     crossing: Crossing | None,
 ) -> _Total:
-    """Count what is read once."""
     source, threads = share.source, share.threads
     skip = on_error == "skip"
     counts = SegmentCounts(

@@ -24,13 +24,7 @@ from fastbayes.statistics.bundle import Statistics
 
 
 class Crossing:
-    """Numbers the pairs of class and fold that occur, in the order in which they are met.
-
-    Parameters
-    ----------
-    folds
-        Which fold a row belongs to.
-    """
+    """Numbers the pairs of class and fold that occur, in the order in which they are met."""
 
     def __init__(self, folds: Folds) -> None:
         self.folds = folds
@@ -162,13 +156,7 @@ def with_folds_of(stats: Statistics, values: pa.Array, folds: FoldsByColumn) -> 
 
 
 def training(stats: Statistics) -> list[Statistics]:
-    """Return the statistics without each fold.
-
-    Raises
-    ------
-    DataError
-        When a fold holds all rows.
-    """
+    """Return the statistics without each fold; DataError when a fold holds all rows."""
     check_apart(stats)
     return [others(stats, i) for i in range(len(stats.folds))]
 

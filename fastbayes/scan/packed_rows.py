@@ -6,7 +6,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -68,6 +68,8 @@ class Reading:
     class_weight  (n_classes,) what weights are multiplied by
     threads       that read and go over the rows
     limit         bytes that packed rows may take
+    held          the blocks of each segment, and the weights of their rows, where they are few and
+                  encoded once, however often they are gone over
     """
 
     source: Source
@@ -78,6 +80,7 @@ class Reading:
     class_weight: Floats | None
     threads: int
     limit: float
+    held: list[list[tuple[Batch, Floats | None]]] | None = None
 
     def batches(self, encoder: Encoder, segment: Segment) -> Iterator[tuple[Batch, Floats | None]]:
         """Yield the blocks of a segment with the weights of their rows."""
@@ -100,6 +103,8 @@ class Reading:
 
     def parts(self) -> Iterable[Encoded]:
         """Yield the blocks of each segment, to be encoded where they are wanted."""
+        if self.held is not None:
+            return (partial(iter, segment) for segment in self.held)
         encoder = self.encoder()
         return (partial(self.batches, encoder, s) for s in self.source.segments(BLOCK_ROWS))
 
@@ -123,8 +128,8 @@ class Reading:
     def passed(self, run: Travelling) -> PassSums:
         """Return the sums of all rows in one reading, wherever they are."""
         if isinstance(self.source, Counter):
-            known = self.schema, self.layout, self.target, self.weight, self.class_weight
-            return self.source.run(Passing(*known, run)).value
+            how = self.schema, self.layout, self.target, self.weight, self.class_weight
+            return self.source.run(Passing(how, run)).value
         cells = float(self.source.n_rows or BLOCK_ROWS) * self.terms
         gradient = dispatch.load("fitting.gradient", cells).Gradient(self.layout)
         found, n, total = None, 0, 0.0
@@ -135,27 +140,6 @@ class Reading:
             found = part if found is None else _added(found, part)
             n, total = n + rows_of_part, total + weight
         return PassSums(found, n, total)
-
-
-@dataclass(frozen=True)
-class ReadingOnce(Reading):
-    """Few rows, which are encoded once, however often they are gone over.
-
-    held  the blocks of each segment, and the weights of their rows
-    """
-
-    held: list[list[tuple[Batch, Floats | None]]]
-
-    @classmethod
-    def of(cls, reading: Reading) -> ReadingOnce:
-        """Return the rows, encoded."""
-        # What encodes a block writes the next one to the same memory.
-        held = [[_copied(*block) for block in part()] for part in reading.parts()]
-        return cls(**{one.name: getattr(reading, one.name) for one in fields(reading)}, held=held)
-
-    def parts(self) -> Iterable[Encoded]:
-        """Yield the blocks of each segment."""
-        return (partial(iter, segment) for segment in self.held)
 
 
 @dataclass
@@ -206,11 +190,6 @@ class PackedRows:
     def hessian(self, theta: Floats) -> Any:
         """Return the Hessian; of rows that are held it keeps what its products need of each."""
         return self.gradient.hessian(theta, keep=self.held is not None)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows that are held."""
-        return sum(part.nbytes for part in self.held or ())
 
 
 class Travelling(Protocol):
@@ -276,20 +255,14 @@ class PassSums(NamedTuple):
 
 @dataclass(frozen=True)
 class Passing(ScanRequest[PassSums]):
-    """A pass over rows; see `Reading` for what they are."""
+    """A pass over rows; `how` is what `Reading` says of them."""
 
-    schema: Schema
-    layout: Layout
-    target: str
-    weight: str | None
-    class_weight: Floats | None
+    how: tuple[Schema, Layout, str, str | None, Floats | None]
     run: Travelling
 
     def count(self, rows: Source, threads: int | None) -> Partial[PassSums]:
         """Return the sums of rows."""
-        known = self.schema, self.layout, self.target, self.weight, self.class_weight
-        reading = Reading(rows, *known, resolved_threads(threads), 0.0)
-        found = reading.passed(self.run)
+        found = Reading(rows, *self.how, resolved_threads(threads), 0.0).passed(self.run)
         return Partial(found.n_rows if rows.n_rows is None else rows.n_rows, found)
 
     def zero(self) -> PassSums:
@@ -378,7 +351,9 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     if sizes is not None:
         if (reading.source.n_rows or SAMPLE) < SAMPLE:
             # No sample of them tells whether they repeat: they are encoded before it is known.
-            reading = ReadingOnce.of(reading)
+            # What encodes a block writes the next one to the same memory.
+            encoded = [[_copied(*block) for block in part()] for part in reading.parts()]
+            reading = replace(reading, held=encoded)
         together = _equal_rows(reading, sizes)
         if together is not None:
             return [together]

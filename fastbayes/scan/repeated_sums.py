@@ -177,7 +177,6 @@ class RepeatedSums:
 
 
 def _noted(work: Callable[[], None]) -> list[Any]:
-    """Return the calls that some work makes."""
     calls: list[Any] = []
     with dispatch.recording(calls):
         work()

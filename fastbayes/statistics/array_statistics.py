@@ -187,10 +187,7 @@ class ArrayStatistics:
     ) -> ArrayStatistics:
         """Return the statistics that `state` described.
 
-        Raises
-        ------
-        ValueError, KeyError
-            When header and arrays do not fit together.
+        Raises ValueError or KeyError when header and arrays do not fit together.
         """
         classes = np.array(header["classes"], dtype=header["classes_dtype"])
         if classes.ndim != 1 or len(np.unique(classes)) != len(classes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -54,12 +55,12 @@ class Axis(NamedTuple):
 
     size    number of places in a shape
     origin  where each place of a wanted shape stands in the shape that there is; -1 is nowhere
-    home    where each place stands in a larger shape
+    moves   (begin, end, new begin) of places that stay together in a larger shape
     """
 
     size: Callable[[Shape], int]
     origin: Callable[[Shape, Alignment], Ints]
-    home: Callable[[Shape, Shape], Ints]
+    moves: Callable[[Shape, Shape], list[tuple[int, int, int]]]
 
 
 def _slot_origin(shape: Shape, to: Alignment) -> Ints:
@@ -88,7 +89,6 @@ class _Origin(NamedTuple):
 
     @classmethod
     def of(cls, places: Ints, size: int) -> _Origin:
-        """Return where places come from, of so many that there are."""
         ends = 0 < len(places) == size and places[0] == 0 and places[-1] == size - 1
         stays = bool(ends and (places[1:] > places[:-1]).all())
         known = stays or places.min(initial=0) >= 0
@@ -96,35 +96,25 @@ class _Origin(NamedTuple):
 
 
 def _slot_moves(shape: Shape, larger: Shape) -> list[tuple[int, int, int]]:
-    """Return (begin, end, new begin) of slots that stay together.
-
-    Where a feature has more values, what follows them moves on, its own missing slot first.
-    """
+    # Where a feature has more values, what follows them moves on, its own missing slot first.
     more = np.flatnonzero(shape.sizes != larger.sizes) + 1
     ends = [*(shape.offsets[more] - 1).tolist(), int(shape.offsets[-1])]
     begins = [0, *(larger.offsets[more] - 1).tolist()]
     return list(zip([0, *ends[:-1]], ends, begins, strict=True))
 
 
-def _slot_home(shape: Shape, larger: Shape) -> Ints:
-    where = np.arange(shape.offsets[-1])
-    for begin, end, new in _slot_moves(shape, larger):
-        where[begin:end] += new - begin
-    return where
-
-
 CLASSES = Axis(
     lambda shape: shape.n_classes,
     lambda _, to: to.classes,
-    lambda shape, _: np.arange(shape.n_classes),
+    lambda shape, _: [(0, shape.n_classes, 0)],
 )
 NUMERIC = Axis(
     lambda shape: shape.n_numeric,
     lambda _, to: to.numeric,
-    lambda shape, _: np.arange(shape.n_numeric),
+    lambda shape, _: [(0, shape.n_numeric, 0)],
 )
 # The values of each categorical feature, and after them a place for its missing ones.
-SLOTS = Axis(lambda shape: int(shape.sizes.sum()) + len(shape.sizes), _slot_origin, _slot_home)
+SLOTS = Axis(lambda shape: int(shape.sizes.sum()) + len(shape.sizes), _slot_origin, _slot_moves)
 
 
 class ArraySpec(NamedTuple):
@@ -428,13 +418,10 @@ class Statistic:
         for key, held in self.arrays().items():
             spec = self._specs[key]
             arrays[key] = made = spec.made(larger, held.dtype)
-            if spec.axes.count(SLOTS) == 1 and spec.axes[0] is SLOTS:
-                # All else is only appended to: what moves together is copied together.
-                ahead = tuple(slice(size) for size in held.shape[1:])
-                for begin, end, new in _slot_moves(self.shape, larger):
-                    made[slice(new, new + end - begin), *ahead] = held[begin:end]
-            else:
-                made[np.ix_(*(axis.home(self.shape, larger) for axis in spec.axes))] = held
+            # What moves together is copied together.
+            for moves in product(*(axis.moves(self.shape, larger) for axis in spec.axes)):
+                there = tuple(slice(new, new + end - begin) for begin, end, new in moves)
+                made[there] = held[tuple(slice(begin, end) for begin, end, _ in moves)]
         return self._holding(arrays, larger)
 
     # -- arithmetic ----------------------------------------------------------------------------
@@ -450,9 +437,6 @@ class Statistic:
             )
         mine, theirs = self.arrays(), other.arrays()
         return self._holding({k: mine[k] - theirs[k] for k in mine})
-
-    def _absorb(self, other: Self) -> None:
-        vars(self).update(vars(self + other))
 
     def __mul__(self, factor: float) -> Self:
         if factor == 0:

@@ -160,7 +160,6 @@ class ClassMoments(Statistic):
         return self._of(*merged(self._held(), other._held()))
 
     def _held(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return what `merged` takes."""
         return self.count, self.mean, self.rest, self.scatter
 
     def _of(self, *held: Floats) -> Self:

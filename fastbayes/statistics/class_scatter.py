@@ -136,7 +136,7 @@ class ClassScatter(Statistic):
             for key, part in block.arrays().items():
                 whole[key] = np.zeros((self.shape.n_classes, *part.shape[1:]))
                 whole[key][here] = part
-            self._absorb(self._holding(whole))
+            vars(self).update(vars(self + self._holding(whole)))
         known = np.where(gaps, 0.0, 1.0 if weight is None else weight)
         add(columns, y, here, known, *self._held(), missing=True)
 

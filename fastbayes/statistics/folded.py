@@ -39,12 +39,9 @@ def arrays_in_file(parts: Mapping[str, Statistic], prefix: str = "") -> dict[str
 def without(
     mine: Mapping[str, Any], theirs: Mapping[str, Any], where: Callable[[str, int, int], str]
 ) -> dict[str, Any]:
-    """Return the differences of statistics.
+    """Return the differences of statistics; DataError when too much is taken away.
 
-    Raises
-    ------
-    DataError
-        When too much is taken away; `where` puts name, feature and class in words.
+    `where` puts name, feature and class in words.
     """
     parts = {}
     for name, part in mine.items():
@@ -60,10 +57,7 @@ def parts_from(
 ) -> dict[str, Statistic]:
     """Return the statistics that `arrays_in_file` wrote.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When the arrays are not those of counts in this schema.
+    Raises KeyError, TypeError or ValueError when the arrays are not those of counts in this schema.
     """
     parts: dict[str, Statistic] = {}
     for name in names:

@@ -58,10 +58,7 @@ class JointMoments:
     def without(self, other: JointMoments) -> JointMoments:
         """Return the moments of the rows of these that are not of the other set.
 
-        Raises
-        ------
-        RetractionError
-            When there are fewer of them than of the other set.
+        Raises RetractionError when there are fewer of them than of the other set.
         """
         n = counts_left(self.count, other.count, by_class)
         return _class_by_class(_without, self, other, replace(self, count=n))

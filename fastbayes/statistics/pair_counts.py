@@ -54,13 +54,7 @@ class PairLayout(BlockLayout):
         return len(self.members) == m * (m - 1) // 2
 
     def place(self, i: int, j: int) -> int:
-        """Return the position of the pair (i, j), i < j.
-
-        Raises
-        ------
-        KeyError
-            When it is not among the pairs.
-        """
+        """Return the position of the pair (i, j), i < j; KeyError where it is not there."""
         if (q := self.find(i, j)) < 0:
             raise KeyError((i, j))
         return q
@@ -80,10 +74,7 @@ class PairLayout(BlockLayout):
     def steps_from(self, p: int) -> Steps:
         """Return where the cells of p and each feature stand; p itself has none.
 
-        Raises
-        ------
-        KeyError
-            When another pair was not counted.
+        Raises KeyError when another pair was not counted.
         """
         every = np.arange(len(self.sizes))
         others = every != p

@@ -100,10 +100,7 @@ def _located(schema: Schema, names: Any, cells: pa.Array) -> tuple[Ints, Ints]:
 def values_of(table: pa.Table) -> pa.Table:
     """Return the (class, feature, value, n) rows that a table of all pairs implies.
 
-    Raises
-    ------
-    DataError
-        When a pair of features is not there.
+    Raises DataError when a pair of features is not there.
     """
     names = [
         strings(table, key).to_numpy(zero_copy_only=False) for key in ("feature_a", "feature_b")

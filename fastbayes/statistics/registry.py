@@ -46,13 +46,7 @@ def register(kind: type[Statistic]) -> type[Statistic]:
 
 
 def kind_of(name: str) -> type[Statistic]:
-    """Return the statistic of this name.
-
-    Raises
-    ------
-    ValueError
-        When there is none.
-    """
+    """Return the statistic of this name; ValueError when there is none."""
     if name not in REGISTRY:
         raise ValueError(f"no statistic is called {name!r}; there are {[*REGISTRY]}")
     return REGISTRY[name]
@@ -64,13 +58,7 @@ def option_of(name: str) -> str:
 
 
 def with_companions(asked: Mapping[str, object]) -> list[str]:
-    """Return the statistics that are asked for and those counted with them, in registry order.
-
-    Parameters
-    ----------
-    asked
-        By name, whether it is asked for.
-    """
+    """Return the statistics that are asked for and those counted with them, in registry order."""
     names = {name for name, yes in asked.items() if yes}
     names |= {companion for name in names for companion in kind_of(name).companions}
     return [name for name in REGISTRY if name in names]

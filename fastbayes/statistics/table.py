@@ -41,11 +41,10 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> p
     for name, part in parts.items():
         if name not in TABLED:
             raise SchemaError(f"{part.title} have no table; save them to a file")
-    pieces = []
     values: ValueCounts = parts["values"]
     labels = text(schema.classes)
     (kept,) = np.nonzero(values.class_counts)
-    pieces.append(_piece("class", labels.take(pa.array(kept)), values.class_counts[kept]))
+    pieces = [_EMPTY, _piece("class", labels.take(pa.array(kept)), values.class_counts[kept])]
     for j, feature in enumerate(schema.categorical):
         block = values.counts[values.offsets[j] : values.offsets[j + 1]]
         codes, classes = np.nonzero(block)
@@ -56,8 +55,8 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> p
                 "value",
                 labels.take(pa.array(classes)),
                 block[codes, classes],
-                feature.name,
-                names.take(pa.array(codes)),
+                feature=pa.array([feature.name] * len(codes), pa.string()),
+                value=names.take(pa.array(codes)),
             )
         )
     if "moments" in parts:
@@ -69,21 +68,16 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> p
                     "moments",
                     labels.take(pa.array(kept)),
                     moments.count[i, kept],
-                    feature.name,
+                    feature=pa.array([feature.name] * len(kept), pa.string()),
                     mean=moments.mean[i, kept],
                     rest=moments.rest[i, kept],
                     scatter=moments.scatter[i, kept],
                 )
             )
-    table = pa.concat_tables(pieces)
     if "pairs" in parts:
         rows = pair_rows(schema, parts["pairs"])
-        columns = {key: rows.pop(key) for key in ("feature_b", "value_b")}
-        piece = _piece("pairs", rows["class"], rows["n"], rows["feature"], rows["value"])
-        for key, column in columns.items():
-            table = table.append_column(key, pa.nulls(len(table), pa.string()))
-            piece = piece.append_column(key, column)
-        table = pa.concat_tables([table, piece])
+        pieces.append(_piece("pairs", rows.pop("class"), rows.pop("n"), **rows))
+    table = pa.concat_tables(pieces, promote_options="default")
     header, arrays = to_header(schema)
     header |= {
         "domains": {k: [str(v.type), text(v).to_pylist()] for k, v in arrays.items()},
@@ -96,33 +90,18 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> p
     return table.replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
-def _piece(
-    part: str,
-    classes: pa.Array,
-    n: Any,
-    feature: str | pa.Array | None = None,
-    value: pa.Array | None = None,
-    mean: Any = None,
-    rest: Any = None,
-    scatter: Any = None,
-) -> pa.Table:
-    rows = len(classes)
-    none = pa.nulls(rows, pa.float64())
-    return pa.table(
-        {
-            "part": pa.array([part] * rows, pa.string()),
-            "class": classes,
-            "feature": feature
-            if isinstance(feature, pa.Array)
-            else pa.array([feature] * rows, pa.string()),
-            "value": pa.nulls(rows, pa.string()) if value is None else value,
-            # Counts up to 2**53 are exact in float64, which moments and weights need.
-            "n": pa.array(np.asarray(n, dtype=np.float64)),
-            "mean": none if mean is None else pa.array(mean),
-            "rest": none if rest is None else pa.array(rest),
-            "scatter": none if scatter is None else pa.array(scatter),
-        }
-    )
+# The columns of a table, in this order; those of pairs come after them.
+_EMPTY = pa.schema(
+    [(name, pa.string()) for name in ("part", "class", "feature", "value")]
+    + [(name, pa.float64()) for name in ("n", "mean", "rest", "scatter")]
+).empty_table()
+
+
+def _piece(part: str, classes: pa.Array, n: NDArray[Any], **columns: Any) -> pa.Table:
+    """Return rows of a part; other columns of the table are null there."""
+    parts = pa.array([part] * len(classes), pa.string())
+    # Counts up to 2**53 are exact in float64, which moments and weights need.
+    return pa.table({"part": parts, "class": classes, "n": n.astype(np.float64), **columns})
 
 
 def from_table(

@@ -39,10 +39,7 @@ def strings(table: pa.Table, name: str) -> pa.Array:
 def codes_in(feature: Feature, cells: pa.Array) -> NDArray[np.int64]:
     """Return the codes of text in a domain, that of a missing value where it is null.
 
-    Raises
-    ------
-    DataError
-        When a value lies outside the domain; the message names the column.
+    Raises DataError when a value lies outside the domain; the message names the column.
     """
     assert feature.values is not None
     codes = positions(parsed(feature.name, cells, feature.values.type), feature.values)

@@ -74,13 +74,7 @@ class ValueCounts(Statistic):
             count.add_counts(codes, sizes, slots, classes, weight, self.counts)
 
     def round_off(self, least: float, schema: Schema) -> None:
-        """Leave out counts that are no more than rounding of what was taken away, in place.
-
-        Raises
-        ------
-        DataError
-            When a count would be below 0: rows were taken away that were never added.
-        """
+        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
         for held in self.arrays().values():
             held[np.abs(held) <= least] = 0
 

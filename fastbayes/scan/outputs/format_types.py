@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.types as t
 
 from fastbayes.core.errors import SchemaError, refuse
 from fastbayes.data.unify import is_binary, is_text
@@ -42,49 +43,31 @@ def implemented(work: Callable[[], object]) -> bool:
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Return whether values of this type are bytes, which are no text even where they look it."""
-    return is_binary(kind) or bool(pa.types.is_fixed_size_binary(kind))
+    return is_binary(kind) or bool(t.is_fixed_size_binary(kind))
+
+
+# What JSON and a Delta table hold both, and each of them besides.
+_BOTH = is_text, t.is_integer, t.is_boolean, t.is_null, t.is_date, t.is_timestamp
+_JSON = *_BOTH, t.is_floating, t.is_decimal, t.is_time
+_DELTA = *_BOTH, is_bytes, t.is_float32, t.is_float64
 
 
 def _json_holds(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_dictionary(kind):
+    if t.is_dictionary(kind) or is_list(kind):
         return _json_holds(kind.value_type)
-    if types.is_struct(kind):
+    if t.is_struct(kind):
         return all(_json_holds(field.type) for field in kind)
-    if is_list(kind):
-        return _json_holds(kind.value_type)
-    return bool(
-        is_text(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_boolean(kind)
-        or types.is_null(kind)
-        or types.is_date(kind)
-        or types.is_time(kind)
-        or types.is_timestamp(kind)
-    )
+    return any(test(kind) for test in _JSON)
 
 
 def _delta_holds(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_dictionary(kind):
+    if t.is_dictionary(kind):
         return _delta_holds(kind.value_type)
-    if types.is_nested(kind):  # a union is, too
+    if t.is_nested(kind):  # a union is, too
         inner = [kind.field(i).type for i in range(kind.num_fields)]
-        return bool(inner) and not types.is_union(kind) and all(map(_delta_holds, inner))
-    return bool(
-        is_text(kind)
-        or is_bytes(kind)
-        or types.is_integer(kind)
-        or types.is_float32(kind)
-        or types.is_float64(kind)
-        or (types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision)
-        or types.is_boolean(kind)
-        or types.is_null(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-    )
+        return bool(inner) and not t.is_union(kind) and all(map(_delta_holds, inner))
+    sound = t.is_decimal128(kind) and 0 <= kind.scale <= kind.precision
+    return sound or any(test(kind) for test in _DELTA)
 
 
 def _parquet_holds(kind: pa.DataType) -> bool:

@@ -178,7 +178,6 @@ class _Keys:
         self.codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
 
     def directory(self, row: int) -> str:
-        """Return what the directory of a row is called."""
         code = int(self.codes[row])
         value = self._values[code] if code < len(self._values) else None
         text = None if value is None else value.cast(pa.string()).as_py()

@@ -42,10 +42,7 @@ Sink: TypeAlias = Path | BinaryIO | io.RawIOBase
 def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
     """Return the format in which rows are written: `format`, or what the name says.
 
-    Raises
-    ------
-    SchemaError
-        When it is not one of these.
+    Raises SchemaError when it is not one of these.
     """
     if format is None:
         format = FORMATS.get(Path(path).suffix.lower())

@@ -219,10 +219,7 @@ def predict_to(
 def schema_of(model: Any, job: str) -> Any:
     """Return the schema of a fitted model of named columns; `job` is who asks, for messages.
 
-    Raises
-    ------
-    SchemaError
-        When it reads bare arrays, or is no model.
+    Raises SchemaError when it reads bare arrays, or is no model.
     """
     if not hasattr(model, "_check_fitted"):
         raise SchemaError(f"{job} needs a fitted model, not {type(model).__name__}")
@@ -243,10 +240,7 @@ def schema_of(model: Any, job: str) -> Any:
 def takes_absent(model: Any) -> bool:
     """Return whether a column that is not there at predict is missing in all rows.
 
-    Raises
-    ------
-    SchemaError
-        When it would be a category of its own.
+    Raises SchemaError when it would be a category of its own.
     """
     fitted = getattr(model, "model_", model)  # that of a meta-estimator
     lenient: bool = getattr(fitted, "missing_columns", "error") == "marginalize"

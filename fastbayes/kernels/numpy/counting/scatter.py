@@ -109,13 +109,7 @@ def block_products(
     n_groups: int,
     weight: Floats | None = None,
 ) -> Floats:
-    """Return the sum of w x xᵀ over the rows of each group, as they are, (n_groups, p, p).
-
-    Parameters
-    ----------
-    columns, group, n_groups, weight
-        As in `block_scatter`.
-    """
+    """Return the sum of w x xᵀ over the rows of each group, as they are, (n_groups, p, p)."""
     return _products(*_rows(columns, group, weight, None), n_groups)
 
 

@@ -82,15 +82,7 @@ class Gradient:
         self.layout = layout
 
     def packed(self, batch: Batch, weight: Floats | None) -> Packed:
-        """Return a copy of a batch's rows, of these weights, for the passes.
-
-        Parameters
-        ----------
-        batch
-            Encoded rows; its own weights are not looked at.
-        weight
-            (n_rows,), or None where every row weighs 1.
-        """
+        """Return a copy of a batch's rows for the passes, of these weights and not its own."""
         layout, n = self.layout, batch.n_rows
         rows = layout.rows
         d = len(layout.sizes)
@@ -113,13 +105,7 @@ class Gradient:
         return Packed(n, *entries, numbers, classes, own, 8 * layout.n_outputs * n)
 
     def loss_gradient(self, theta: Floats) -> Callable[[Packed], tuple[float, Floats]]:
-        """Return the pass that gives the loss and its gradient (P, M).
-
-        Parameters
-        ----------
-        theta
-            (P, M) coefficients.
-        """
+        """Return the pass that gives the loss and its gradient (P, M) at coefficients (P, M)."""
         margins = self.margins(theta)
 
         def run(packed: Packed) -> tuple[float, Floats]:
