@@ -26,8 +26,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import fastbayes as fb
 from fastbayes.evaluation.calibrate import calibration, posterior_maps
 from fastbayes.evaluation.calibrate.posterior_maps import (
+    CalibrationLosses,
     OddsBins,
     RowBuffer,
+    Temperature,
     TemperatureLoss,
     grouped,
     least,
@@ -116,11 +118,37 @@ def test_temperature__never_worsens_the_rows_it_was_learned_from(
     assert found.converged
     assert 0 < power < np.inf
     assert sums(power).loss <= sums(1.0).loss
+    assert sums(power).clipped <= sums(1.0).clipped
     at, step = sums(power), 1e-6 * power
     assert at.slope == pytest.approx(
         (sums(power + step).loss - sums(power - step).loss) / (2 * step),
         rel=1e-3, abs=1e-3 * (1 + abs(at.loss)),
     )  # fmt: skip
+
+
+def test_temperature__of_rows_that_are_lost_anyway_takes_no_loss_from_the_others() -> None:
+    s = np.log([[0.75, 0.25]] * 400 + [[1.0, 1e-90]])
+    y = np.array(([0] * 3 + [1]) * 100 + [1])
+    kept = RowBuffer(2)
+    kept.update(s, y)
+    found, _ = Temperature.learned(kept, lambda _: None, 2, 1e-8, 200)
+    losses = CalibrationLosses(found)
+    losses.update(s, y)
+    before, after = losses.means()
+    assert after <= before * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("method", ["temperature", "isotonic"])
+def test_calibrated__says_the_same_of_a_row_far_away_in_every_way(method: str) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    rows = {"x": rng.normal(size=200) + y, "y": np.array(["n", "p"])[y]}
+    model = fb.Calibrated(fb.NaiveBayes(variance="shared"), method=method).fit(rows, "y")
+    far = {"x": [-1e9, 1e6, 1e9]}
+    log_posterior, posterior = model.predict_log_proba(far), model.predict_proba(far)
+    np.testing.assert_allclose(np.exp(log_posterior), posterior, rtol=1e-12)
+    odds = log_posterior[:, 1] - log_posterior[:, 0]
+    np.testing.assert_array_equal(model.decision_function(far), odds)
 
 
 def test_temperature__stays_where_it_is_best() -> None:

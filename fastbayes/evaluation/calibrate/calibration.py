@@ -27,6 +27,7 @@ from fastbayes.evaluation.calibrate.posterior_maps import (
     Temperature,
 )
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner
+from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.explanation import Explanation
@@ -98,7 +99,7 @@ class CalibratedScorer:
 
     def posterior(self, *rows_and_out: Any) -> int:
         """Write P(c | x), (n_rows, n_classes); return how many rows took the prior."""
-        lost = self._log_posterior(*rows_and_out)
+        lost = self.log_posterior(*rows_and_out)
         np.exp(rows_and_out[-1], out=rows_and_out[-1])
         return lost
 
@@ -106,11 +107,12 @@ class CalibratedScorer:
         """Write the most probable class of every row; return how many rows took the prior."""
         *rows, out = rows_and_out
         posterior = np.empty((len(out), len(self._log_prior)))
-        lost = self._log_posterior(*rows, posterior)
+        lost = self.log_posterior(*rows, posterior)
         out[:] = row_argmax(posterior)
         return lost
 
-    def _log_posterior(self, *rows_and_out: Any) -> int:
+    def log_posterior(self, *rows_and_out: Any) -> int:
+        """Write ln P(c | x), (n_rows, n_classes); return how many rows took the prior."""
         out = rows_and_out[-1]
         self._scorer.log_joint(*rows_and_out)
         lost = np.isneginf(row_max(out))
@@ -181,9 +183,10 @@ class Calibrated(TableRows, Iterative):
     Notes
     -----
     A temperature T > 0 minimises the log-loss of these rows plus a term that weighs as one row and
-    is least at T = 1: the loss is never above that of T = 1, and T is a number even where all rows
-    are told apart. Curves take one row more at either end, so that no posterior is 0 or 1. Rows
-    that are impossible under every class get the prior, which is not mapped.
+    is least at T = 1, so that T is a number even where all rows are told apart. The probability of
+    a row's own class counts as at least 1e-15, and the loss of probabilities clipped there is never
+    above that of T = 1: else T is 1. Curves take one row more at either end, so that no posterior
+    is 0 or 1. Rows that are impossible under every class get the prior, which is not mapped.
 
     The log joint is the mapped log posterior plus the model's log evidence, which stays, and
     `sample` draws from the model. `explain` tells what its features say divided by the temperature,
@@ -493,8 +496,6 @@ class Calibrated(TableRows, Iterative):
     log_evidence = where_inner(TableRows.log_evidence)
     sample = where_inner(TableRows.sample)
     predictor = where_inner(TableRows.predictor)  # models of arrays have none
-    # Models that take no negative numbers have none before they are fitted.
-    decision_function = when_fitted(TableRows.decision_function)
 
     # -- what the model says -------------------------------------------------------------------
 
@@ -523,6 +524,50 @@ class Calibrated(TableRows, Iterative):
     def _explained(self, X: Any) -> tuple[Floats, dict[str, int], Floats | None, Any]:
         contributions, *others = self.model_._explained(X)
         return self.calibration_.explained(contributions), *others
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return ln P(c | x).
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows, n_classes) in nats.
+        """
+        self._check_fitted()
+
+        # Not from the log joint: odds drown in the log evidence of a row far from all others.
+        def answer(scorer: Any, rows: tuple[Any, ...], out: Floats) -> None:
+            dispatch.in_python()
+            scorer.log_posterior(*rows, out)
+
+        return self._scored(X, answer, len(self.classes_))
+
+    # Models that take no negative numbers have none before they are fitted.
+    @when_fitted
+    def decision_function(self, X: Any) -> Floats:
+        """Return the log odds of the second class, or the log joint of more than two.
+
+        Parameters
+        ----------
+        X
+            As in `predict`.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_rows,) for two classes, else (n_rows, n_classes), in nats. A row that is impossible
+            under every class gets the prior, as in `predict`.
+        """
+        self._check_fitted()
+        if len(self.classes_) != 2:
+            return super().decision_function(X)
+        log_posterior = self.predict_log_proba(X)
+        return np.asarray(log_posterior[:, 1] - log_posterior[:, 0])
 
     def explain(self, X: Any) -> Explanation:
         """Return what each feature adds to the calibrated log joint of each class.

@@ -296,14 +296,15 @@ class Temperature:
 class TemperatureLoss(RowSums):
     """Log-loss of rows whose posteriors are raised to a power 1/T, with its two derivatives.
 
-    A row whose own class is impossible is lost at any power, and left out.
+    A row whose own class is impossible is lost at any power, and left out. One whose own class is
+    below `CLIP` pulls as if it were there: `clipped`, by which maps are judged, counts no more.
     """
 
-    _names = ("loss", "slope", "curvature")
+    _names = ("loss", "slope", "curvature", "clipped")
 
     def __init__(self, power: float) -> None:
         self.power = power
-        self.loss = self.slope = self.curvature = 0.0
+        self.loss = self.slope = self.curvature = self.clipped = 0.0
 
     def _add(self, rows: PosteriorRows) -> None:
         s, y, w = rows
@@ -316,8 +317,10 @@ class TemperatureLoss(RowSums):
         p = np.exp(raised - top[:, None])
         total = row_sum(p)
         p /= total[:, None]
-        mean = row_sum(p * s)
-        self.loss += float(np.sum(w * (top + np.log(total) - self.power * own)))
+        mean, log_total = row_sum(p * s), top + np.log(total)
+        self.clipped += float(np.sum(w * np.minimum(log_total - self.power * own, -np.log(CLIP))))
+        own = np.maximum(own, np.log(CLIP))
+        self.loss += float(np.sum(w * (log_total - self.power * own)))
         self.slope += float(np.sum(w * (mean - own)))
         self.curvature += float(np.sum(w * row_sum(p * (s - mean[:, None]) ** 2)))
 
@@ -329,8 +332,8 @@ def least(
 
     `sums` gives the loss of all rows at a power. What is minimised is that loss plus power - 1 -
     ln power, which weighs as much as one row: of rows that are all told apart, or all mistaken, the
-    power is still a number, and since that term is least at 1 the loss is never above what it is
-    without a map.
+    power is still a number. It is 1 where the loss of probabilities clipped at 1e-15 would be above
+    what it is without a map.
     """
     at = cache(sums)
     found = converged(
@@ -340,7 +343,7 @@ def least(
         what="the temperature",
         measure="its relative change",
     )
-    return replace(found, point=1.0) if at(found.point).loss > at(1.0).loss else found
+    return replace(found, point=1.0) if at(found.point).clipped > at(1.0).clipped else found
 
 
 def _newton(sums: Callable[[float], TemperatureLoss], start: float, tol: float) -> Steps[float]:

@@ -224,9 +224,10 @@ def leave_one_out(
     -----
     Equal to fitting without the row, to 1e-12 of a probability (Gaussian columns: 1e-9), with
     classes, domains, cut points, a chosen alpha or tau, the prior of means and covariances, the
-    bandwidths, bins and choice of densities, and the structure of SPODE and TAN as all rows have
-    them. A row of weight w takes min(w, 1) out of the counts, and its loss counts w times: weight 3
-    is three rows. Two scorings a row, and nothing is fitted anew.
+    bandwidths, bins and choice of densities, the structure of SPODE and TAN, and AODE's learned
+    weights and subsumption as all rows have them (`fixed` names them). A row of weight w takes
+    min(w, 1) out of the counts, and its loss counts w times: weight 3 is three rows. Two
+    scorings a row, and nothing is fitted anew.
 
     Examples
     --------
