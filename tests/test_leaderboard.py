@@ -21,12 +21,12 @@ from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scoring import evaluate_probabilities
 
 import fastbayes as fb
 from fastbayes.data.folds import folds_for
 from fastbayes.evaluation.validate import comparison
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
-from fastbayes.evaluation.validation import evaluate_probabilities
 from fastbayes.models.registry import Effort, candidates
 
 FEW = ["naive-bayes", "naive-bayes-bins", "tan", "gaussian-bayes", "prior"]
