@@ -430,9 +430,9 @@ class Calibrated(TableRows, Iterative):
         samples = posterior_samples(contest, [*judged.values()], step, logs=True)
         if by_fold:
             chosen = [samples[each.name][fold] for fold, each in enumerate(by_fold)]
-            parts = [PosteriorRows(*sample.rows()) for sample in chosen]
+            parts = [sample.rows() for sample in chosen]
         else:
-            parts = dealt(PosteriorRows(*samples[runner.name][0].rows()))
+            parts = dealt(samples[runner.name][0].rows())
         parts = [part for part in parts if len(part.y)]
         method = "k_fold" if by_fold else "leave_one_out"
         self = cls(like, validation=method, folds=max(len(by_fold), 2))

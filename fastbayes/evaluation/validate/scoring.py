@@ -86,6 +86,11 @@ def _fitted(cls: type, data: bytes) -> Fitted:
     return Fitted(unpacked(cls, data))
 
 
+def posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
+    """Write P(c | x) into `out`; return how many rows took the prior."""
+    return scorer.posterior(batch, out)
+
+
 @dataclass
 class Contestant:
     """A model under validation.
@@ -95,6 +100,7 @@ class Contestant:
     views    for each fold what makes of a batch what the model takes, None: all; or none at all
     error    why it could not score some row; then its score is worth nothing
     summary  gives what sums the scores of a fold up, with `update` and `merge`; None: `Evaluator`
+    answer   writes what a scorer says of rows, and returns how many of them no class can have made
     """
 
     classes: NDArray[Any]
@@ -102,6 +108,7 @@ class Contestant:
     views: Sequence[Callable[[Batch], Batch] | None] = ()
     error: FastBayesError | None = None
     summary: Callable[[], Any] | None = None
+    answer: Callable[[LooScorer, Batch, Floats], int] = posterior
 
     def seen(self, batch: Batch, fold: int) -> Batch:
         """Return what the model without a fold takes of rows."""
@@ -533,7 +540,7 @@ def score_block(
         start = time.thread_time()
         seen = contestant.seen(batch, fold)
         posterior = np.empty((batch.n_rows, n_classes))
-        mine.lost += scorer.posterior(seen, posterior)
+        mine.lost += contestant.answer(scorer, seen, posterior)
         if len(aside := np.sort(scorer.ill_conditioned(seen))):
             mine.held.append((kept, aside if rows is None else rows[aside], taken(seen, aside)))
             certain = np.delete(np.arange(batch.n_rows), aside)
@@ -564,7 +571,7 @@ def _settle(contestant: Contestant, mine: Score) -> None:
         return
     batch = joined([held for _, _, held in mine.held])
     posterior = np.empty((batch.n_rows, len(contestant.classes)))
-    contestant.scorers[0].resolved(batch, mine.moments).posterior(batch, posterior)
+    contestant.answer(contestant.scorers[0].resolved(batch, mine.moments), batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
     if mine.paired is not None:
