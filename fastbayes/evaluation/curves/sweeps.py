@@ -311,12 +311,12 @@ def alpha_sweep(
         if method == "held_out":
             rows, labels = test if isinstance(test, tuple) else (test, None)
             weight = test_weight
-        opened = labelled(
+        opened, encoding, _ = labelled(
             *(stats.schema, rows, labels, weight), unseen=model.unseen, filesystem=filesystem
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.encoding, contestants, **options)
+        found, _ = scores(opened, encoding, contestants, **options)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))

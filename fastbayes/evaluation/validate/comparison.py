@@ -41,9 +41,9 @@ from fastbayes.evaluation.validate.array_estimators import (
     is_estimator,
 )
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
-from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, ranked
+from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, figures_of, ranked
 from fastbayes.evaluation.validate.member_rows import MemberRows
-from fastbayes.evaluation.validate.paired_losses import PairedLosses
+from fastbayes.evaluation.validate.paired_losses import standard_error
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
@@ -845,7 +845,7 @@ class ComparisonRunner:
             return one[0].entry(self.figures(*one), one[1].seconds)
 
         entries: list[Entry] = []
-        pairs = Pairs()
+        pairs: dict[tuple[str, str], float] = {}
         start = time.perf_counter()
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
@@ -863,7 +863,7 @@ class ComparisonRunner:
                 weighted=weighted,
                 besides=held,
             )
-            pairs.take(runners, found)
+            pairs |= squares(runners, found)
             for runner, contestant in zip(runners, contestants, strict=True):
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
@@ -877,10 +877,12 @@ class ComparisonRunner:
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
 
-    def _with_gaps(self, entries: Sequence[Entry], pairs: Pairs) -> list[Entry]:
-        """Return the entries with how far behind the winner they are."""
+    def _with_gaps(
+        self, entries: Sequence[Entry], pairs: dict[tuple[str, str], float]
+    ) -> list[Entry]:
+        """Return the entries with how far behind the winner they are; `pairs` are `squares`."""
         best = ranked(entries)[0]
-        apart = [e.name for e in entries if not pairs.knows(e.name, best.name)]
+        apart = [e.name for e in entries if (e.name, best.name) not in pairs]
         if apart:  # those that were scored in other scans: once more, beside the winner
             runners = [r for r in self._standing() if r.name in (best.name, *apart)]
             stage(self.progress, f"scoring {len(runners)} models")
@@ -894,11 +896,12 @@ class ComparisonRunner:
                 paired=True,
                 besides=self.held(),
             )
-            pairs.take(runners, found)
+            pairs |= squares(runners, found)
         return [
-            replace(e, gap=gap, gap_error=pairs.error(e.name, best.name, gap, self.stats.n_rows))
+            replace(e, gap=gap, gap_error=standard_error(square, gap, self.stats.n_rows))
             for e in entries
-            for gap in (_log_loss(e) - _log_loss(best),)
+            for gap in (figures_of(e).log_loss - figures_of(best).log_loss,)
+            for square in (pairs[e.name, best.name],)
         ]
 
     def _winners_by_others(self, entries: Sequence[Entry]) -> list[Runner]:
@@ -910,8 +913,7 @@ class ComparisonRunner:
         for fold in self.stats.fold_names:
             best, least = "", math.inf
             for entry in entries:
-                assert entry.figures is not None
-                others = (f for name, f in entry.figures.folds.items() if name != fold)
+                others = (f for name, f in figures_of(entry).folds.items() if name != fold)
                 lost = sum(f.n * f.log_loss for f in others)
                 if not best or lost < least * (1 - SAME):
                     best, least = entry.name, lost
@@ -927,10 +929,9 @@ class ComparisonRunner:
         if runner.bare or runner.of_arrays:
             return entry
         start = time.perf_counter()
-        assert entry.figures is not None
         of_winner = MODELS["Calibrated"].load()._of_winner
         by_fold = self._winners_by_others(ranked(entries))
-        model, calibrated = of_winner(self, runner, by_fold, entry.figures.fixed)
+        model, calibrated = of_winner(self, runner, by_fold, figures_of(entry).fixed)
         self.seconds["temperature"] = time.perf_counter() - start
         temperature = model.calibration_.temperature
         return replace(entry, model=model, temperature=temperature, calibrated=calibrated)
@@ -979,34 +980,14 @@ class ComparisonRunner:
         )
 
 
-class Pairs:
-    """What is known of the log-losses of models that were scored in the same scan."""
-
-    def __init__(self) -> None:
-        self._squares: dict[tuple[str, str], PairedLosses] = {}
-        self._place: dict[tuple[str, str], int] = {}
-
-    def take(self, runners: Sequence[Runner], found: Sequence[Score]) -> None:
-        """Add the models of a scan."""
-        for runner, score in zip(runners, found, strict=True):
-            assert score.paired is not None
-            for place, other in enumerate(runners):
-                self._squares[runner.name, other.name] = score.paired
-                self._place[runner.name, other.name] = place
-
-    def knows(self, name: str, other: str) -> bool:
-        """Return whether two models were scored in the same scan."""
-        return (name, other) in self._place
-
-    def error(self, name: str, other: str, gap: float, weight: float) -> float:
-        """Return the standard error of the mean difference of two models."""
-        both = name, other
-        return self._squares[both].error(self._place[both], gap, weight)
-
-
-def _log_loss(entry: Entry) -> float:
-    assert entry.figures is not None
-    return entry.figures.log_loss
+def squares(runners: Sequence[Runner], found: Sequence[Score]) -> dict[tuple[str, str], float]:
+    """Return the sums of the squared differences of the log-losses of each two models of a scan."""
+    return {
+        (runner.name, other.name): square
+        for runner, score in zip(runners, found, strict=True)
+        if score.paired is not None
+        for other, square in zip(runners, score.paired.squares.tolist(), strict=True)
+    }
 
 
 def compare(

@@ -93,14 +93,15 @@ class PairedLosses:
         self._late = [arrays["late"]]
         return self
 
-    def error(self, other: int, difference: float, weight: float) -> float:
-        """Return the standard error of a mean difference to another model, in nats.
 
-        That is the standard deviation of the rows' differences over the root of their number; a
-        row of weight w counts as w rows. `difference` is their mean, and `weight` of all rows.
-        """
-        variance = float(self.squares[other]) / weight - difference**2
-        return math.sqrt(max(variance, 0.0) / weight)
+def standard_error(square: float, difference: float, weight: float) -> float:
+    """Return the standard error of a mean difference of log-losses, in nats.
+
+    That is the standard deviation of the rows' differences over the root of their number; a row of
+    weight w counts as w rows. `square` is the sum of their squares, `difference` their mean, and
+    `weight` that of all rows.
+    """
+    return math.sqrt(max(square / weight - difference**2, 0.0) / weight)
 
 
 def _add_squares(
