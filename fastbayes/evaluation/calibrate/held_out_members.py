@@ -138,7 +138,7 @@ def held_out_members(
         warnings.simplefilter("ignore", FastBayesWarning)
         contest.fit_by_folds(scoring.first if scoring.racing else None)
     samples = scoring.all()
-    standing = [runner for runner in contest.runners if runner.stands]
+    standing = contest.standing()
     failed |= {runner.name: runner.reason for runner in contest.runners if not runner.stands}
     if not standing:
         raise contest.none_left()
@@ -203,25 +203,13 @@ def posterior_samples(
 class HeldOutScoring:
     """Scores the rows of each fold by the models without it, and keeps a sample of posteriors.
 
-    Parameters
-    ----------
-    contest
-        The models, of which those that stand are scored.
-    most
-        Posteriors that are kept, about, over models, rows and classes.
-    racing
-        Whether models may be dropped by the first fold.
-
-    Attributes
-    ----------
-    racing
-        Whether they are: there are many rows, and one fold is as good as another.
+    Over models, rows and classes about `most` are kept. When `racing`, models are dropped by the
+    first fold if there are many rows, and one fold is as good as another.
     """
 
     def __init__(self, contest: ComparisonRunner, most: int, *, racing: bool) -> None:
         self._contest, folds = contest, contest.opened.folds
-        self._standing = [runner for runner in contest.runners if runner.stands]
-        step = step_of(contest, len(self._standing), most)
+        step = step_of(contest, len(contest.standing()), most)
         # Of the first fold, while there is no other, so many times more rows are kept.
         assert folds is not None
         self.racing = racing and contest.n_read >= race.LEAST_ROWS and folds.column is None
@@ -235,7 +223,7 @@ class HeldOutScoring:
 
         `schema` is that of the models, of which there are none yet but those without this fold.
         """
-        opened, runners = self._contest.opened, self._able()
+        opened, runners = self._contest.opened, self._contest.standing()
         if len(runners) < 2:
             return
         stage(self._contest.progress, "race")
@@ -247,7 +235,7 @@ class HeldOutScoring:
         if held is None:
             return
         losses, used = held.log_loss().tolist(), Pools.learned(held).used.tolist()
-        for runner, loss, stays in zip(self._able(), losses, used, strict=True):
+        for runner, loss, stays in zip(self._contest.standing(), losses, used, strict=True):
             if not stays:
                 runner.reason = (
                     f"below 1 % in both pools of {len(held.y):,} rows of the first fold: its "
@@ -257,7 +245,7 @@ class HeldOutScoring:
 
     def all(self) -> dict[str, list[PosteriorSample]]:
         """Return the posteriors of each fold by model; note why a model cannot score some row."""
-        if not (runners := self._able()):
+        if not (runners := self._contest.standing()):
             return {}
         stage(self._contest.progress, f"scoring {len(runners)} models")
         source, rows = self._contest.opened.source, self._contest.rows
@@ -273,9 +261,6 @@ class HeldOutScoring:
         for name, samples in found.items():
             samples[0] = self._first.get(name, samples[0])
         return found
-
-    def _able(self) -> list[Runner]:
-        return [runner for runner in self._standing if runner.stands]
 
     def _fold(self) -> tuple[Any, int]:
         folds = self._contest.opened.folds

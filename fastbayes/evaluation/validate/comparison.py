@@ -358,7 +358,7 @@ class ComparisonRunner:
             return [feature.size for feature in schema.features]
 
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
-        self._ask_again(first)
+        self._ask(first)
         start = time.perf_counter()
         for way in dict.fromkeys(runner.way for runner in self._ours()):
             if way not in first.ways:
@@ -400,19 +400,14 @@ class ComparisonRunner:
         return self.tallies[-1]
 
     def _ask(self, tally: SharedTally) -> None:
-        """Have a tally count what several of its models need."""
+        """Have a tally count what several of its models need, of what it has counted if it has."""
+        first = tally.stats is None
         ours = [runner.make() for runner in self._of(tally)]
         needed = {name for model in ours for name in model._statistics}
-        tally.pairs = any(isinstance(model, OneDependence) for model in ours)
-        tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
-        tally.cells = tally.both and needed.issuperset(OF_CELLS)
-
-    def _ask_again(self, tally: SharedTally) -> None:
-        """Have a tally count what models that still stand need, of what it has counted."""
-        pairs, of_numbers, cells = tally.pairs, tally.of_numbers, tally.cells
-        self._ask(tally)
-        tally.pairs, tally.cells = tally.pairs and pairs, tally.cells and cells
-        tally.of_numbers = [name for name in tally.of_numbers if name in of_numbers]
+        some = [name for name in OF_NUMBERS if first or name in tally.of_numbers]
+        tally.of_numbers = [name for name in some if name in needed]
+        tally.pairs = (first or tally.pairs) and any(isinstance(m, OneDependence) for m in ours)
+        tally.cells = (tally.both if first else tally.cells) and needed.issuperset(OF_CELLS)
 
     def _of(self, tally: SharedTally) -> list[Runner]:
         """Return the models that stand and see numeric columns as a tally counts them."""
@@ -455,7 +450,7 @@ class ComparisonRunner:
         `sizes` are the numbers of values of columns, as models see these.
         """
         times, most = self._times, UNASKED + UNASKED_ROW * n_rows
-        for runner in self._standing():
+        for runner in self.standing():
             if runner.seconds is None:
                 continue
             numbers = self.n_numbers if runner.way == NUMBERS else 0
@@ -467,7 +462,6 @@ class ComparisonRunner:
                 )
 
     def _count(self, tally: SharedTally) -> None:
-        """Count all rows."""
         rows = self.opened.source, self.opened.learning
         try:
             tally.stats = self._scan(tally, *rows, self.cuts, whole=True)
@@ -610,7 +604,7 @@ class ComparisonRunner:
 
     def _fit_estimators(self) -> None:
         """Fit the estimators of arrays to all rows, and without each fold, from memory."""
-        runners = [runner for runner in self._standing() if runner.of_arrays]
+        runners = [runner for runner in self.standing() if runner.of_arrays]
         if not runners:
             return
         source, schema = self.opened.source, self.views.numbers
@@ -713,7 +707,7 @@ class ComparisonRunner:
             if trial is not None and not fold:
                 trial(schemas[0])
                 for tally in learned:
-                    self._ask_again(tally)
+                    self._ask(tally)
         if learned:
             self.seconds["counting folds"] = time.perf_counter() - start
         elif trial is not None:
@@ -738,7 +732,7 @@ class ComparisonRunner:
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
-        if not (self.racing and runners) or len(self._standing()) < 2:
+        if not (self.racing and runners) or len(self.standing()) < 2:
             return
         start = time.perf_counter()
         stage(self.progress, "race")
@@ -828,7 +822,7 @@ class ComparisonRunner:
 
     def _entries(self) -> list[Entry]:
         """Score all rows by all models in one scan."""
-        if not (standing := self._standing()):
+        if not (standing := self.standing()):
             return []
         limit, source = self.options["memory_limit"], self.opened.source
         weighted, held = self.opened.weight is not None, self.held()
@@ -884,7 +878,7 @@ class ComparisonRunner:
         best = ranked(entries)[0]
         apart = [e.name for e in entries if (e.name, best.name) not in pairs]
         if apart:  # those that were scored in other scans: once more, beside the winner
-            runners = [r for r in self._standing() if r.name in (best.name, *apart)]
+            runners = [r for r in self.standing() if r.name in (best.name, *apart)]
             stage(self.progress, f"scoring {len(runners)} models")
             found, _ = scores(
                 self.opened.source,
@@ -945,12 +939,12 @@ class ComparisonRunner:
         race = 0 if self.race is None else self.race.nbytes
         return race + 2 * sum(part.nbytes for part in parts.values())
 
-    def _standing(self) -> list[Runner]:
+    def standing(self) -> list[Runner]:
+        """Return the models that may win."""
         return [runner for runner in self.runners if runner.stands]
 
     def _ours(self) -> list[Runner]:
-        """Return the models of tables that may win."""
-        return [runner for runner in self._standing() if not runner.of_arrays]
+        return [runner for runner in self.standing() if not runner.of_arrays]
 
     def misled(self) -> bool:
         """Return whether models were dropped for one that then could not score all rows."""
@@ -1139,20 +1133,23 @@ def compare(
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
     require_labels("compare", target)
+    how: dict[str, Any] = {
+        "domains": domains,
+        "categorical": categorical,
+        "columns": columns,
+        "exclude": exclude,
+        "dates": dates,
+        "missing": missing,
+        "threads": threads,
+    }
     opened = opened_to_learn(
         source,
         target,
         folds=folds if number is None else None,
         sample_weight=sample_weight,
-        domains=domains,
-        categorical=categorical,
-        missing=missing,
-        columns=columns,
-        exclude=exclude,
-        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
-        threads=threads,
+        **how,
     )
     check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
@@ -1177,18 +1174,7 @@ def compare(
     if contest.misled():
         logger.info("a model for which others were dropped cannot score all rows: judging them all")
         contest, entries = judged(False)
-    options = {
-        "race": race,
-        "domains": domains,
-        "categorical": categorical,
-        "columns": columns,
-        "exclude": exclude,
-        "dates": dates,
-        "missing": missing,
-        "discretize": discretize,
-        "threads": threads,
-        "memory_limit": memory_limit,
-    }
+    options = {**how, "race": race, "discretize": discretize, "memory_limit": memory_limit}
     members = {runner.name: runner.given for runner in contest.runners if not runner.of_arrays}
     rows, where = None if elsewhere else opened, opened.source.description
     blended = Blending(rows, where, members, options, named, progress)
