@@ -302,7 +302,6 @@ class Evaluator:
 
 
 def _refuse(wrong: NDArray[np.bool_], problem: Callable[[int], str]) -> None:
-    """Raise DataError at the first wrong row, if there is any."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(f"row {row}: {problem(row)}")

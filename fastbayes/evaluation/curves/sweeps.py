@@ -323,7 +323,6 @@ def alpha_sweep(
 
 
 def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statistics, Any]:
-    """Return the statistics of the rows, and the model with its parameters."""
     if isinstance(model, Statistics):
         return model, NaiveBayes(missing=model.schema.missing)
     if not isinstance(model, Classifier) or "alpha" not in model.get_params(deep=False):

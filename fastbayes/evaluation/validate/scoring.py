@@ -194,7 +194,7 @@ class Score:
             shape = Shape(arrays["sizes"], *n)
             self.add_moments(kind_of(name).from_arrays(shape, arrays_of(arrays, "moments.")))
         if self.paired is not None:
-            self.paired.add(PairedLosses.from_arrays(arrays_of(arrays, "paired.")))
+            self.paired.take(arrays_of(arrays, "paired."))
         self.lost += header["lost"]
         self.seconds += header["seconds"]
 
@@ -259,12 +259,8 @@ class RanksShare:
     ) -> RanksShare:
         """Choose how many models are scored at once; one has histograms where ranks do not fit.
 
-        They may take half of what the limit leaves `besides` what is held already, little always.
-
-        Raises
-        ------
-        MemoryLimitError
-            When not even the least histograms fit.
+        They may take half of what the limit leaves `besides` what is held already, little always;
+        MemoryLimitError when not even the least histograms fit.
         """
         rows = math.inf if source.n_rows is None else source.n_rows
         need = RanksNeed.of(n_classes, rows, weighted=weighted)
@@ -306,20 +302,10 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Scoring(ScanRequest[Scores]):
-    """What models make of rows, each of which is scored by all of them.
+    """What models make of rows, each of which is scored by all of them: options as of `scores`.
 
-    Parameters
-    ----------
-    rows
-        How they are encoded.
-    contestants
-        The models.
-    loss, proba, ranks, strict, paired, memory_limit
-        As in `scores`.
-    room
-        Bytes that what an AUC needs may take, of each model and fold.
-    held, segment
-        Bytes that are held while rows are scored, and by each segment that waits.
+    What an AUC needs may take `room` bytes, of each model and fold; so many are `held` while rows
+    are scored, and by each `segment` that waits.
     """
 
     rows: Encoding
@@ -566,7 +552,6 @@ def log_losses(posterior: Floats, y: NDArray[Any]) -> Floats:
 
 
 def _settle(contestant: Contestant, mine: Score) -> None:
-    """Score the rows that had to wait for all others."""
     if not mine.held:
         return
     batch = joined([held for _, _, held in mine.held])
