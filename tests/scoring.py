@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from oracles import log_joint as naive
 
 from fastbayes.core.batch import Codes
+from fastbayes.evaluation.validation import Evaluator
 
 CLASSES = st.integers(1, 20) | st.sampled_from([1, 2, 2, 3, 16, 17, 40])
 
@@ -48,3 +49,10 @@ def assert_follow(case, joint, posterior, classes, lost, lost_too, error=1e-12):
     assert (rows <= chosen + error).all()
     for row, c, best in zip(rows, classes, chosen, strict=True):
         assert (row[:c] < best - 1e-15).all()
+
+
+def evaluate_probabilities(proba, y_codes, classes, *, loss=None, weight=None):
+    """Return the figures of probabilities, (n_rows, n_classes), of rows of known class codes."""
+    evaluator = Evaluator(classes, loss=loss)
+    evaluator.update(proba, y_codes, weight)
+    return evaluator.result()

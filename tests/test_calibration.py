@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refitting import random_rows
 from scipy.optimize import isotonic_regression, minimize_scalar
+from scoring import evaluate_probabilities
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import IsotonicRegression
@@ -37,7 +38,6 @@ from fastbayes.evaluation.calibrate.posterior_maps import (
     pooled,
     rising_share,
 )
-from fastbayes.evaluation.validation import evaluate_probabilities
 
 METHODS = ("temperature", "isotonic")
 # Few rows of few values: covariances that are none.

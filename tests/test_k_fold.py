@@ -13,10 +13,10 @@ import pytest
 from comparing import close
 from numpy.typing import NDArray
 from refitting import TARGET, WEIGHT, counted, random_rows
+from scoring import evaluate_probabilities
 
 import fastbayes as fb
 from fastbayes.data.folds import WithoutFold
-from fastbayes.evaluation.validation import evaluate_probabilities
 from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 

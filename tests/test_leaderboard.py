@@ -21,12 +21,12 @@ from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scoring import evaluate_probabilities
 
 import fastbayes as fb
 from fastbayes.data.folds import folds_for
 from fastbayes.evaluation.validate import comparison
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
-from fastbayes.evaluation.validation import evaluate_probabilities
 from fastbayes.models.registry import Effort, candidates
 
 FEW = ["naive-bayes", "naive-bayes-bins", "tan", "gaussian-bayes", "prior"]
@@ -128,7 +128,7 @@ def test_paired_losses__add_over_blocks_and_keep_late_rows(seed: int) -> None:
         known = np.where(late, np.nan, table)[:, block]
         PairedLosses.update(parts, dict(enumerate(known)), weight[block])
         for mine, part in zip(whole, parts, strict=True):
-            mine.add(PairedLosses.from_arrays(part.arrays()))
+            mine.take(part.arrays())
     for mine, own, waits in zip(whole, table, late, strict=True):
         mine.know(own[waits & (weight > 0)])
     PairedLosses.settle(whole, [0, 1, 2])

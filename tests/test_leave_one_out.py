@@ -209,7 +209,7 @@ def test_rows_that_take_no_part__are_nan(model: Any) -> None:
 
 @every_model
 def test_figures__are_those_of_the_probabilities(model: Any) -> None:
-    from fastbayes.evaluation.validation import evaluate_probabilities
+    from scoring import evaluate_probabilities
 
     table = random_rows(13, n=50)
     result = left_out(model, table)

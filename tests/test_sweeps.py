@@ -14,11 +14,11 @@ import sklearn.naive_bayes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refitting import random_rows
+from scoring import evaluate_probabilities
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.evaluation.curves.sweeps import ALPHAS, alpha_sweep, between, threshold_sweep
-from fastbayes.evaluation.validation import evaluate_probabilities
 
 # -- alpha -----------------------------------------------------------------------------------------
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scoring import evaluate_probabilities
 from sklearn import metrics
 
 from fastbayes.core.errors import DataError
 from fastbayes.evaluation import roc_auc
-from fastbayes.evaluation.validation import Evaluation, Evaluator, evaluate_probabilities
+from fastbayes.evaluation.validation import Evaluation, Evaluator
 
 FIGURES = ["n", "accuracy", "log_loss", "clipped", "brier", "auc", "auc_error"]
 FIGURES += ["calibration_error", "expected_loss", "bayes_risk"]

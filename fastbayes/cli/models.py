@@ -41,6 +41,7 @@ from fastbayes.cli.options import (
     files_of,
     folds,
     given,
+    keep_cuts,
     listing,
     loss_from,
     model_from,
@@ -539,7 +540,6 @@ def compare(
     folds: int | str | None,
     leave_one_out: bool,
     seed: int | None,
-    discretize: Any,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -550,16 +550,12 @@ def compare(
     """
     if leave_one_out and folds is not None:
         raise click.UsageError("--leave-one-out has no --folds: leave one of the two out.")
-    if leave_one_out:
-        options["validation"] = "leave_one_out"
-    if folds is not None:
-        options["folds"] = folds
+    options |= {"folds": folds, "validation": "leave_one_out" if leave_one_out else None}
     if seed is not None:
         if leave_one_out or isinstance(folds, str):
             raise click.UsageError("--seed goes with --folds K: other folds are as they are.")
         options["seed"] = seed
-    if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
+    keep_cuts(options)
     source = files_of(data, options)
     with bar("comparing", source) as progress:
         result = fb.compare(source, target, models=models, progress=progress, **options)
@@ -660,7 +656,6 @@ def learning_curve(
     data: str,
     target: str,
     models: list[str],
-    discretize: Any,
     metric: str,
     plot: str | None,
     force: bool,
@@ -673,8 +668,7 @@ def learning_curve(
     """
     if plot is not None:
         check_picture(plot, figure("--json")[0], force=force)
-    if discretize is not None:
-        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
+    keep_cuts(options)
     source = files_of(data, options)
     with bar("learning", source) as progress:
         curve = fb.learning_curve(models, source, target, progress=progress, **options)

@@ -27,9 +27,9 @@ from fastbayes.cli.options import (
     check_file,
     defaulted,
     files_of,
+    keep_cuts,
     listing,
     method,
-    of_columns,
     output,
     reader,
     together,
@@ -120,13 +120,7 @@ def node_of(network: fb.BayesianNetwork, text: str) -> Any:
 
 
 def _state(network: fb.BayesianNetwork, node: Any, text: str) -> Any:
-    """Return the state that a text is, or the bin that a number falls into.
-
-    Raises
-    ------
-    DataError
-        When the node has no such state; the message names both and what there is.
-    """
+    """Return the state that a text is, or the bin that a number falls into."""
     states = network.states.get(node, ())
     texts = {str(state): state for state in states}
     if text in texts:
@@ -173,7 +167,6 @@ def observed(network: fb.BayesianNetwork, given: Sequence[str]) -> dict[Any, Any
 
 
 def _default(function: Any, option: str) -> Any:
-    """Return the library's default of an option."""
     return signature(function).parameters[option].default
 
 
@@ -273,9 +266,7 @@ def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) ->
     Numbers, whole ones too, are cut into bins (--discretize), or named in --categorical.
     """
     check_file(output, data, force=force)
-    options["discretize"] = of_columns(
-        options["discretize"], options["columns"], options["exclude"]
-    )
+    keep_cuts(options)
     source = files_of(data, options)
     with _steps() as progress:
         found = fb.BayesianNetwork.learn(source, progress=progress, **options)
@@ -320,7 +311,6 @@ def _steps() -> Iterator[Callable[[Any], object] | None]:
 
 
 def _families(network: fb.BayesianNetwork) -> Iterator[str]:
-    """Yield a line for each node that has parents."""
     for node, above in network.parents.items():
         if above:
             yield f"  {node} given {listed([*map(str, above)])}"

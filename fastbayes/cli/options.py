@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from inspect import signature
 from itertools import chain
 from typing import Any
 
@@ -121,6 +122,12 @@ def method(value: str) -> Any:
             f"{value!r}: write mdl, quantile, width, quantile:20, or a .fb or .fbs file"
         )
     return word, int(bins)
+
+
+def keep_cuts(options: dict[str, Any]) -> None:
+    """Keep of an option `discretize` what it says of the columns that are read, if it is given."""
+    if (discretize := options.pop("discretize")) is not None:
+        options["discretize"] = of_columns(discretize, options["columns"], options["exclude"])
 
 
 def of_columns(discretize: Any, columns: Picks, exclude: Picks = None) -> Any:
@@ -469,15 +476,8 @@ FILES = together(
         "given several times.",
     ),
 )
-# Parameters of `fastbayes.Files`.
-OF_FILES = (
-    "schema_mode",
-    "partitions",
-    "on_error",
-    "rejects",
-    "max_rejected",
-    "storage_options",
-)
+# Parameters of `fastbayes.Files` besides the source.
+_SOURCE, *OF_FILES = signature(fb.Files).parameters
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:

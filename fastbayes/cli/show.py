@@ -188,8 +188,6 @@ def say(message: str) -> None:
 
 
 class _Remarks(logging.Handler):
-    """Prints what the library logs."""
-
     def emit(self, record: logging.LogRecord) -> None:
         say(f"note: {in_options(record.getMessage())}")
 

@@ -142,7 +142,6 @@ def _of_partition(counts: Counts, schema: pa.Schema, frame: Any) -> bytes:
 
 
 def _table_of(frame: Any, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a partition, which is a pandas frame."""
     arrays = []
     for field in schema:
         try:

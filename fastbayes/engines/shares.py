@@ -247,20 +247,11 @@ class Shares(Workers):
 
 
 class Streams(Workers):
-    """Rows of a frame whose partitions workers turn into record batches.
+    """Rows of a frame whose partitions, all of one schema, workers turn into record batches.
 
-    Parameters
-    ----------
-    schema
-        Columns and types that all partitions have.
-    on_partitions
-        Calls a function, which may be pickled, with the record batches of each partition, where it
-        lies, and returns what it gives: its arguments are the columns that are wanted, at least,
-        the function, and one that adds what it gives.
-    description, native
-        As in `Source`.
-    columns, null_values
-        As in `open_source`.
+    `on_partitions` calls a function, which may be pickled, with the record batches of each
+    partition, where it lies, and returns what it gives: its arguments are the columns that are
+    wanted, at least, the function, and one that adds what it gives.
     """
 
     def __init__(
@@ -371,9 +362,8 @@ class Work(Generic[T]):
         for data in parts:
             if data[:1] == b"!":
                 return data
-        return parts[0] if len(parts) == 1 else self._sum(parts)
-
-    def _sum(self, parts: Sequence[bytes]) -> bytes:
+        if len(parts) == 1:
+            return parts[0]
         try:
             return self._bytes(functools.reduce(self.add, map(self.read, parts)))
         except FastBayesError as error:

@@ -65,14 +65,7 @@ class RocAuc:
 
     Bins follow the bits of p up to 1/2 and of 1 - p above it, so that they are fine where
     posteriors pile up; scores that share a bin count as tied. The first and the last bin hold 0
-    and 1 alone.
-
-    Parameters
-    ----------
-    n_classes
-        Number of classes.
-    room
-        Bytes that scores may take, and histograms then.
+    and 1 alone. Scores may take `room` bytes, and histograms then.
     """
 
     def __init__(self, n_classes: int, room: float = math.inf) -> None:
@@ -112,7 +105,8 @@ class RocAuc:
         """Return the rows as named arrays, which `take` adds to another."""
         if self._histograms is not None:
             return {"histograms": self._histograms}
-        kept = self._kept or [ScoredRows(*self._nothing(), None)]
+        nothing = np.zeros((0, len(self._columns))), np.zeros(0, self._class_type)
+        kept = self._kept or [ScoredRows(*nothing, None)]
         found: dict[str, NDArray[Any]] = {
             "scores": np.concatenate([part.scores for part in kept]),
             "truth": np.concatenate([part.truth for part in kept]),
@@ -129,9 +123,6 @@ class RocAuc:
         else:
             self._add(ScoredRows(arrays["scores"], arrays["truth"], arrays.get("weight")))
             self._settle()
-
-    def _nothing(self) -> tuple[NDArray[np.float64], NDArray[np.unsignedinteger]]:
-        return np.zeros((0, len(self._columns))), np.zeros(0, self._class_type)
 
     def auc(self) -> tuple[float, float]:
         """Return the mean AUC over the classes that have one, and the bound of its error."""

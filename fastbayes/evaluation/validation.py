@@ -136,24 +136,6 @@ class Evaluation(ShortRepr):
         return "\n".join(lines)
 
 
-def evaluate_probabilities(
-    proba: ArrayLike,
-    y_codes: ArrayLike,
-    classes: ArrayLike,
-    *,
-    loss: Any = None,
-    weight: ArrayLike | None = None,
-) -> Evaluation:
-    """Return how good probabilities are, (n_rows, n_classes), of rows of known class codes.
-
-    `loss` and `weight` are those of `Evaluator`. Raises DataError when there are no rows, or a
-    value is no probability, class or weight; it names the row.
-    """
-    evaluator = Evaluator(classes, loss=loss)
-    evaluator.update(proba, y_codes, weight)
-    return evaluator.result()
-
-
 class Evaluator:
     """An evaluation in the making: update with batches, merge with others, read the result.
 
@@ -320,7 +302,6 @@ class Evaluator:
 
 
 def _refuse(wrong: NDArray[np.bool_], problem: Callable[[int], str]) -> None:
-    """Raise DataError at the first wrong row, if there is any."""
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(f"row {row}: {problem(row)}")

@@ -90,7 +90,6 @@ class Preset:
 
 
 def _names(prefix: str, n: int) -> tuple[str, ...]:
-    """Return n values that sort in their order."""
     return tuple(f"{prefix}{i:0{len(str(n - 1))}d}" for i in range(n))
 
 
@@ -356,7 +355,8 @@ class Sampler:
         """Return the first n rows of a chunk; they do not depend on n."""
         # Two streams a column, so that nulls never change the other values.
         seeds = np.random.SeedSequence(self.seed, spawn_key=(chunk,))
-        streams = [_stream(s) for s in seeds.spawn(1 + 2 * len(self.columns))]
+        own = seeds.spawn(1 + 2 * len(self.columns))
+        streams = [np.random.Generator(np.random.SFC64(seed)) for seed in own]
         classes = self.target.draw(streams[0], np.zeros(n, np.intp), None)
         cell = classes.astype(np.intp)
         drawn: dict[str | None, NDArray[Any]] = {}
@@ -377,7 +377,3 @@ class Sampler:
         """Yield the chunks of a table in order, drawn a little ahead on several threads."""
         sizes = ((start // CHUNK, min(CHUNK, rows - start)) for start in range(0, rows, CHUNK))
         yield from in_order(lambda item: self.chunk(*item), sizes, resolved_threads(threads))
-
-
-def _stream(seed: np.random.SeedSequence) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(seed))

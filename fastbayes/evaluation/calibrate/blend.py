@@ -352,7 +352,6 @@ class Blend(TableRows):
     def _made_of(
         self, stats: Statistics, models: Mapping[str, Any], pools: Pools, named: bool
     ) -> Self:
-        """Take fitted models and their pools."""
         rows = [MemberRows(stats.schema, model.schema_) for model in models.values()]
         given = zip(
             models.items(), pools.weights.tolist(), pools.coefficients.tolist(), strict=True

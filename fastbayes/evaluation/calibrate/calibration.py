@@ -24,6 +24,7 @@ from fastbayes.evaluation.calibrate.posterior_maps import (
     Isotonic,
     PosteriorRows,
     RowBuffer,
+    Scan,
     Temperature,
 )
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner
@@ -138,18 +139,10 @@ def _summed(parts: Sequence[PosteriorRows], summary: Callable[[], Any]) -> Any:
     return total
 
 
-def worthwhile(
-    parts: Sequence[PosteriorRows], n_classes: int
-) -> tuple[Temperature, CalibrationLosses]:
-    """Return the temperature of some rows, 1 where it gains too little, and their log-losses."""
-    kept = _summed(parts, partial(RowBuffer, n_classes))
-    found, convergence = Temperature.learned(kept, partial(_summed, parts), n_classes, **STEPS)
-    convergence.warn()
+def worthwhile(found: Any, parts: Sequence[PosteriorRows]) -> Any:
+    """Return the temperature of some rows, 1 where it gains too little on them."""
     losses = _summed(parts, partial(CalibrationLosses, found))
-    if losses.before - losses.after > WORTH:
-        return found, losses
-    losses.after = losses.before
-    return Temperature(1.0), losses
+    return found if losses.before - losses.after > WORTH else Temperature(1.0)
 
 
 def dealt(rows: PosteriorRows) -> list[PosteriorRows]:
@@ -433,16 +426,18 @@ class Calibrated(TableRows, Iterative):
         samples = posterior_samples(contest, [*judged.values()], step, logs=True)
         if by_fold:
             chosen = [samples[each.name][fold] for fold, each in enumerate(by_fold)]
-            parts = [PosteriorRows(*sample.rows()) for sample in chosen]
+            parts = [sample.rows() for sample in chosen]
         else:
-            parts = dealt(PosteriorRows(*samples[runner.name][0].rows()))
+            parts = dealt(samples[runner.name][0].rows())
         parts = [part for part in parts if len(part.y)]
         method = "k_fold" if by_fold else "leave_one_out"
         self = cls(like, validation=method, folds=max(len(by_fold), 2))
         n_classes = len(contest.classes)
         self._learn(n_classes, HeldOut(method, fixed, partial(_summed, parts)))
-        self.calibration_, _ = worthwhile(parts, n_classes)
-        self.log_loss_ = cross_fitted(parts, lambda others: worthwhile(others, n_classes)[0])
+        self.calibration_ = worthwhile(self.calibration_, parts)
+        self.log_loss_ = cross_fitted(
+            parts, lambda others: worthwhile(self._map_of(n_classes, others), others)
+        )
         return self._wrapped(runner.model), self.log_loss_[1]
 
     def _mapped(self, model: Any, held: HeldOut) -> Self:
@@ -460,20 +455,22 @@ class Calibrated(TableRows, Iterative):
 
     def _learn(self, n_classes: int, held: HeldOut) -> RowBuffer:
         """Learn the map from all rows; return those that are kept."""
-        kept: RowBuffer = held.scan(partial(RowBuffer, n_classes))
-        found, convergence = MAPS[self.method].learned(
-            kept, held.scan, n_classes, float(self.tol), int(self.max_iter)
-        )
+        kept, found, convergence = self._found(n_classes, held.scan)
         vars(self).update(self._went(convergence))
         convergence.warn()
         self.calibration_, self.validation_, self.fixed_ = found, held.method, held.fixed
         return kept
 
     def _map_of(self, n_classes: int, parts: Sequence[PosteriorRows]) -> Temperature | Isotonic:
-        """Return the map of some parts of the rows."""
-        kept = _summed(parts, partial(RowBuffer, n_classes))
-        how = float(self.tol), int(self.max_iter)
-        return MAPS[self.method].learned(kept, partial(_summed, parts), n_classes, *how)[0]
+        return self._found(n_classes, partial(_summed, parts))[1]
+
+    def _found(
+        self, n_classes: int, scan: Scan
+    ) -> tuple[RowBuffer, Temperature | Isotonic, Convergence]:
+        """Return the rows that are kept, the map that all rows give, and how it was found."""
+        kept: RowBuffer = scan(partial(RowBuffer, n_classes))
+        how = n_classes, float(self.tol), int(self.max_iter)
+        return kept, *MAPS[self.method].learned(kept, scan, *how)
 
     def _wrapped(self, model: Any) -> Self:
         self.model_ = model

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,8 +18,9 @@ from fastbayes.core.picks import free_name
 from fastbayes.core.schema import Schema
 from fastbayes.data.folds import Noted, NotedFolds, WithoutFold
 from fastbayes.data.segments import Source
-from fastbayes.evaluation.calibrate.held_out_posteriors import LogPosteriors
+from fastbayes.evaluation.calibrate.held_out_posteriors import served_log_posterior
 from fastbayes.evaluation.calibrate.pools import HeldPosteriors, Pools
+from fastbayes.evaluation.calibrate.posterior_maps import RowBuffer
 from fastbayes.evaluation.validate import race
 from fastbayes.evaluation.validate.comparison import ComparisonRunner, Runner, wanted
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
@@ -57,61 +59,28 @@ OF_PAIRS = {
 }
 MOST_COLUMNS = 256
 
-# What a sample of posteriors is made of.
-ARRAYS = ("posterior", "y", "weight")
-
 # What is counted of all rows besides what the members need.
 COUNTED = ("values", "moments")
 
 
-class PosteriorSample:
-    """Posteriors of rows, of every so many the first; blocks update and parts merge.
-
-    Of a row that weighs nothing there are none.
-    """
+class PosteriorSample(RowBuffer):
+    """Posteriors of rows, or their logarithms: of every so many the first, and all of these."""
 
     def __init__(self, n_classes: int, step: int) -> None:
-        self._step, self._seen = step, 0
-        self._posterior = [np.empty((0, n_classes))]
-        self._y, self._weight = [np.empty(0, np.intp)], [np.empty(0)]
+        super().__init__(n_classes)
+        self._room, self._step, self._seen = sys.maxsize, step, 0
 
     def update(self, posterior: Floats, y: NDArray[Any], weight: Floats | None = None) -> None:
         """Add rows, which come after those before."""
         at = np.arange(-self._seen % self._step, len(y), self._step)
         self._seen += len(y)
-        if weight is not None:
-            at = at[weight[at] > 0]
-        self._posterior.append(posterior[at])
-        self._y.append(y[at].astype(np.intp))
-        self._weight.append(np.ones(len(at)) if weight is None else weight[at])
-
-    def merge(self, other: PosteriorSample) -> None:
-        """Add the rows of another, which come after these."""
-        self._posterior += other._posterior
-        self._y += other._y
-        self._weight += other._weight
+        super().update(posterior[at], y[at], None if weight is None else weight[at])
 
     def thinned(self, step: int) -> PosteriorSample:
         """Return a sample of every so many of these rows the first."""
-        found = PosteriorSample(self._posterior[0].shape[1], self._step * step)
-        found.take({name: part[::step] for name, part in self.arrays().items()})
+        found = PosteriorSample(self._n_classes, self._step * step)
+        found._add(self.rows().some(slice(None, None, step)))
         return found
-
-    def rows(self) -> tuple[Floats, NDArray[np.intp], Floats]:
-        """Return posteriors, class codes and weights."""
-        y, weight = np.concatenate(self._y), np.concatenate(self._weight)
-        return np.concatenate(self._posterior), y, weight
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the rows as named arrays, which `take` adds to others."""
-        return dict(zip(ARRAYS, self.rows(), strict=True))
-
-    def take(self, arrays: Mapping[str, Any]) -> None:
-        """Add the rows of such arrays, which come after these."""
-        posterior, y, weight = (arrays[name] for name in ARRAYS)
-        self._posterior.append(posterior)
-        self._y.append(y)
-        self._weight.append(weight)
 
 
 class HeldOutMembers(NamedTuple):
@@ -169,7 +138,7 @@ def held_out_members(
         warnings.simplefilter("ignore", FastBayesWarning)
         contest.fit_by_folds(scoring.first if scoring.racing else None)
     samples = scoring.all()
-    standing = [runner for runner in contest.runners if runner.stands]
+    standing = contest.standing()
     failed |= {runner.name: runner.reason for runner in contest.runners if not runner.stands}
     if not standing:
         raise contest.none_left()
@@ -214,7 +183,7 @@ def posterior_samples(
     contestants = [contest.contestant(runner, summary) for runner in runners]
     if logs:
         for contestant in contestants:
-            contestant.scorers = [LogPosteriors(s, served=True) for s in contestant.scorers]
+            contestant.answer = served_log_posterior
     found, _ = scores(
         contest.opened.source if source is None else source,
         contest.rows if rows is None else rows,
@@ -234,25 +203,13 @@ def posterior_samples(
 class HeldOutScoring:
     """Scores the rows of each fold by the models without it, and keeps a sample of posteriors.
 
-    Parameters
-    ----------
-    contest
-        The models, of which those that stand are scored.
-    most
-        Posteriors that are kept, about, over models, rows and classes.
-    racing
-        Whether models may be dropped by the first fold.
-
-    Attributes
-    ----------
-    racing
-        Whether they are: there are many rows, and one fold is as good as another.
+    Over models, rows and classes about `most` are kept. When `racing`, models are dropped by the
+    first fold if there are many rows, and one fold is as good as another.
     """
 
     def __init__(self, contest: ComparisonRunner, most: int, *, racing: bool) -> None:
         self._contest, folds = contest, contest.opened.folds
-        self._standing = [runner for runner in contest.runners if runner.stands]
-        step = step_of(contest, len(self._standing), most)
+        step = step_of(contest, len(contest.standing()), most)
         # Of the first fold, while there is no other, so many times more rows are kept.
         assert folds is not None
         self.racing = racing and contest.n_read >= race.LEAST_ROWS and folds.column is None
@@ -266,7 +223,7 @@ class HeldOutScoring:
 
         `schema` is that of the models, of which there are none yet but those without this fold.
         """
-        opened, runners = self._contest.opened, self._able()
+        opened, runners = self._contest.opened, self._contest.standing()
         if len(runners) < 2:
             return
         stage(self._contest.progress, "race")
@@ -278,7 +235,7 @@ class HeldOutScoring:
         if held is None:
             return
         losses, used = held.log_loss().tolist(), Pools.learned(held).used.tolist()
-        for runner, loss, stays in zip(self._able(), losses, used, strict=True):
+        for runner, loss, stays in zip(self._contest.standing(), losses, used, strict=True):
             if not stays:
                 runner.reason = (
                     f"below 1 % in both pools of {len(held.y):,} rows of the first fold: its "
@@ -288,7 +245,7 @@ class HeldOutScoring:
 
     def all(self) -> dict[str, list[PosteriorSample]]:
         """Return the posteriors of each fold by model; note why a model cannot score some row."""
-        if not (runners := self._able()):
+        if not (runners := self._contest.standing()):
             return {}
         stage(self._contest.progress, f"scoring {len(runners)} models")
         source, rows = self._contest.opened.source, self._contest.rows
@@ -304,9 +261,6 @@ class HeldOutScoring:
         for name, samples in found.items():
             samples[0] = self._first.get(name, samples[0])
         return found
-
-    def _able(self) -> list[Runner]:
-        return [runner for runner in self._standing if runner.stands]
 
     def _fold(self) -> tuple[Any, int]:
         folds = self._contest.opened.folds

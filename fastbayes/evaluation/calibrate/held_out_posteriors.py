@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
@@ -39,41 +38,20 @@ from fastbayes.scan.counting import Opened, folds_apart, with_folds
 logger = logging.getLogger("fastbayes")
 
 
-class LogPosteriors(LooScorer):
-    """Scores rows that were not fitted with in nats.
+def log_posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
+    """Write ln P(c | x) into `out`; return how many rows have no possible class, and are -inf."""
+    scorer.log_joint(batch, out)
+    return to_log_posterior(out)
 
-    Where no class is possible all are -inf, or those of the prior if `served`.
-    """
 
-    def __init__(self, scorer: LooScorer, *, served: bool = False) -> None:
-        self._scorer, self._served = scorer, served
-
-    def posterior(self, batch: Batch, out: Floats) -> int:
-        """Write ln P(c | x) into `out`; return how many rows have no possible class."""
-        self._scorer.log_joint(batch, out)
-        lost = to_log_posterior(out)
-        if lost and self._served:
-            found = np.empty_like(out)
-            self._scorer.posterior(batch, found)
-            with np.errstate(divide="ignore"):
-                np.log(found, out=out, where=np.isneginf(row_max(out))[:, None])
-        return lost
-
-    def ill_conditioned(self, batch: Batch) -> NDArray[np.int64]:
-        """Return the positions of rows that take all others to be scored."""
-        return self._scorer.ill_conditioned(batch)
-
-    def other_moments(self, batch: Batch) -> Any:
-        """Return the moments of rows that are not ill-conditioned, where these are of use."""
-        return self._scorer.other_moments(batch)
-
-    def resolved(self, batch: Batch, others: Any) -> LooScorer:
-        """Return what scores all ill-conditioned rows together."""
-        return LogPosteriors(self._scorer.resolved(batch, others), served=self._served)
-
-    def forget(self) -> None:
-        """Let go of what the scorer can make anew."""
-        self._scorer.forget()
+def served_log_posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
+    """Write ln P(c | x) into `out`; return how many rows have no possible class: the prior's."""
+    if lost := log_posterior(scorer, batch, out):
+        found = np.empty_like(out)
+        scorer.posterior(batch, found)
+        with np.errstate(divide="ignore"):
+            np.log(found, out=out, where=np.isneginf(row_max(out))[:, None])
+    return lost
 
 
 def to_log_posterior(joint: Floats) -> int:
@@ -114,11 +92,7 @@ def held_out(
                 raise
             logger.info("held out by k-fold: %s", error)
         else:
-            schema, n_classes = model.schema_, len(model.schema_.classes)
-            alone = [LogPosteriors(scorer)]
-            limits = model.threads, model.memory_limit
-            encoding = RowEncoding([schema], target, weight)
-            scan = scan_of(source, encoding, alone, n_classes, *limits)
+            scan = scan_of(model, source, RowEncoding([model.schema_], target, weight), [scorer])
             return HeldOut("leave_one_out", scorer.fixed, scan)
     return by_folds(model, source, target, weight, folds)
 
@@ -143,29 +117,17 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         model.threads,
         model.memory_limit,
     )
-
-    each = [LogPosteriors(Fitted(fitted)) for fitted in models]
-    limits = model.threads, model.memory_limit
-    scan = scan_of(source, encoding, each, len(schema.classes), *limits)
+    scan = scan_of(model, source, encoding, [Fitted(fitted) for fitted in models])
     return HeldOut("k_fold", ("schema",), scan)
 
 
-def scan_of(
-    source: Any,
-    encoding: RowEncoding,
-    scorers: list[LogPosteriors],
-    n_classes: int,
-    threads: int | None,
-    memory_limit: int | None,
-) -> Scan:
+def scan_of(model: Any, source: Any, encoding: RowEncoding, scorers: Sequence[LooScorer]) -> Scan:
     """Return what scans the rows of a source, each scored by the scorer of its fold."""
-    classes = np.arange(n_classes)
+    limits: dict[str, Any] = {"threads": model.threads, "memory_limit": model.memory_limit}
 
     def scan(summary: Callable[[], Any]) -> Any:
-        contestant = Contestant(classes, scorers, summary=summary)
-        (score,), _ = scores(
-            source, encoding, [contestant], threads=threads, memory_limit=memory_limit
-        )
+        contestant = Contestant(model.classes_, scorers, summary=summary, answer=log_posterior)
+        (score,), _ = scores(source, encoding, [contestant], **limits)
         total = summary()
         for part in score.evaluators:
             total.merge(part)

@@ -227,7 +227,6 @@ def learning_curve(
 
 
 def _test_rows(test: Any, n_rows: int) -> int:
-    """Return how many rows to test on."""
     least = min(math.ceil(TEST_SHARE * n_rows), MOST_TEST_ROWS)
     n = least if test is None else _rows(test, n_rows)
     if n is None:
@@ -323,7 +322,6 @@ def learners(
 
 
 def _named(name: str, given: Mapping[str, Any]) -> Any:
-    """Return the unfitted model that goes by a name."""
     entry, candidate = candidates()[name]
     model = entry.make(candidate)
     has = model.get_params(deep=False)
@@ -338,7 +336,6 @@ def _named(name: str, given: Mapping[str, Any]) -> Any:
 
 
 def _those(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some parameters that a model has."""
     has = model.get_params(deep=False)
     return {name: value for name, value in given.items() if name in has}
 

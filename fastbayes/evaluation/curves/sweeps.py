@@ -311,19 +311,18 @@ def alpha_sweep(
         if method == "held_out":
             rows, labels = test if isinstance(test, tuple) else (test, None)
             weight = test_weight
-        opened = labelled(
+        opened, encoding, _ = labelled(
             *(stats.schema, rows, labels, weight), unseen=model.unseen, filesystem=filesystem
         )
         fitted = [one.fit_statistics(stats) for one in made]
         contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened.source, opened.encoding, contestants, **options)
+        found, _ = scores(opened, encoding, contestants, **options)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))
 
 
 def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statistics, Any]:
-    """Return the statistics of the rows, and the model with its parameters."""
     if isinstance(model, Statistics):
         return model, NaiveBayes(missing=model.schema.missing)
     if not isinstance(model, Classifier) or "alpha" not in model.get_params(deep=False):

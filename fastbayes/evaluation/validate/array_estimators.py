@@ -135,13 +135,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def fitted(estimator: Any, rows: HeldRows, labels: NDArray[Any]) -> Any:
-    """Return a copy of an estimator that has learned from rows, which it may work on in place.
-
-    Raises
-    ------
-    DataError
-        When it does not take weights and the rows have some, or cannot learn from the rows.
-    """
+    """Return a copy of an estimator that has learned from rows, which it may work on in place."""
     own, given = copy.deepcopy(estimator), {}
     if rows.weight is not None:
         if "sample_weight" not in inspect.signature(own.fit).parameters:

@@ -41,9 +41,9 @@ from fastbayes.evaluation.validate.array_estimators import (
     is_estimator,
 )
 from fastbayes.evaluation.validate.cross_validation import Validation, of_folds, validation
-from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, ranked
+from fastbayes.evaluation.validate.leaderboard import SAME, Comparison, Entry, figures_of, ranked
 from fastbayes.evaluation.validate.member_rows import MemberRows
-from fastbayes.evaluation.validate.paired_losses import PairedLosses
+from fastbayes.evaluation.validate.paired_losses import standard_error
 from fastbayes.evaluation.validate.race import Lagging, Race, race_sample
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
@@ -358,7 +358,7 @@ class ComparisonRunner:
             return [feature.size for feature in schema.features]
 
         self._check_cost(opened.source.n_rows or self.stats.n_rows, sizes, len(self.classes))
-        self._ask_again(first)
+        self._ask(first)
         start = time.perf_counter()
         for way in dict.fromkeys(runner.way for runner in self._ours()):
             if way not in first.ways:
@@ -400,19 +400,14 @@ class ComparisonRunner:
         return self.tallies[-1]
 
     def _ask(self, tally: SharedTally) -> None:
-        """Have a tally count what several of its models need."""
+        """Have a tally count what several of its models need, of what it has counted if it has."""
+        first = tally.stats is None
         ours = [runner.make() for runner in self._of(tally)]
         needed = {name for model in ours for name in model._statistics}
-        tally.pairs = any(isinstance(model, OneDependence) for model in ours)
-        tally.of_numbers = [name for name in OF_NUMBERS if name in needed]
-        tally.cells = tally.both and needed.issuperset(OF_CELLS)
-
-    def _ask_again(self, tally: SharedTally) -> None:
-        """Have a tally count what models that still stand need, of what it has counted."""
-        pairs, of_numbers, cells = tally.pairs, tally.of_numbers, tally.cells
-        self._ask(tally)
-        tally.pairs, tally.cells = tally.pairs and pairs, tally.cells and cells
-        tally.of_numbers = [name for name in tally.of_numbers if name in of_numbers]
+        some = [name for name in OF_NUMBERS if first or name in tally.of_numbers]
+        tally.of_numbers = [name for name in some if name in needed]
+        tally.pairs = (first or tally.pairs) and any(isinstance(m, OneDependence) for m in ours)
+        tally.cells = (tally.both if first else tally.cells) and needed.issuperset(OF_CELLS)
 
     def _of(self, tally: SharedTally) -> list[Runner]:
         """Return the models that stand and see numeric columns as a tally counts them."""
@@ -455,7 +450,7 @@ class ComparisonRunner:
         `sizes` are the numbers of values of columns, as models see these.
         """
         times, most = self._times, UNASKED + UNASKED_ROW * n_rows
-        for runner in self._standing():
+        for runner in self.standing():
             if runner.seconds is None:
                 continue
             numbers = self.n_numbers if runner.way == NUMBERS else 0
@@ -467,7 +462,6 @@ class ComparisonRunner:
                 )
 
     def _count(self, tally: SharedTally) -> None:
-        """Count all rows."""
         rows = self.opened.source, self.opened.learning
         try:
             tally.stats = self._scan(tally, *rows, self.cuts, whole=True)
@@ -610,7 +604,7 @@ class ComparisonRunner:
 
     def _fit_estimators(self) -> None:
         """Fit the estimators of arrays to all rows, and without each fold, from memory."""
-        runners = [runner for runner in self._standing() if runner.of_arrays]
+        runners = [runner for runner in self.standing() if runner.of_arrays]
         if not runners:
             return
         source, schema = self.opened.source, self.views.numbers
@@ -713,7 +707,7 @@ class ComparisonRunner:
             if trial is not None and not fold:
                 trial(schemas[0])
                 for tally in learned:
-                    self._ask_again(tally)
+                    self._ask(tally)
         if learned:
             self.seconds["counting folds"] = time.perf_counter() - start
         elif trial is not None:
@@ -738,7 +732,7 @@ class ComparisonRunner:
 
     def _raced(self, runners: Sequence[Runner]) -> None:
         """Have models join the race, and drop those that a sample shows to lose."""
-        if not (self.racing and runners) or len(self._standing()) < 2:
+        if not (self.racing and runners) or len(self.standing()) < 2:
             return
         start = time.perf_counter()
         stage(self.progress, "race")
@@ -828,7 +822,7 @@ class ComparisonRunner:
 
     def _entries(self) -> list[Entry]:
         """Score all rows by all models in one scan."""
-        if not (standing := self._standing()):
+        if not (standing := self.standing()):
             return []
         limit, source = self.options["memory_limit"], self.opened.source
         weighted, held = self.opened.weight is not None, self.held()
@@ -845,7 +839,7 @@ class ComparisonRunner:
             return one[0].entry(self.figures(*one), one[1].seconds)
 
         entries: list[Entry] = []
-        pairs = Pairs()
+        pairs: dict[tuple[str, str], float] = {}
         start = time.perf_counter()
         for first in range(0, len(standing), share.models):
             runners = standing[first : first + share.models]
@@ -863,7 +857,7 @@ class ComparisonRunner:
                 weighted=weighted,
                 besides=held,
             )
-            pairs.take(runners, found)
+            pairs |= squares(runners, found)
             for runner, contestant in zip(runners, contestants, strict=True):
                 runner.fail(contestant.error)
             scored = [both for both in zip(runners, found, strict=True) if both[0].stands]
@@ -877,12 +871,14 @@ class ComparisonRunner:
         self.seconds["scoring"] = time.perf_counter() - start
         return entries
 
-    def _with_gaps(self, entries: Sequence[Entry], pairs: Pairs) -> list[Entry]:
-        """Return the entries with how far behind the winner they are."""
+    def _with_gaps(
+        self, entries: Sequence[Entry], pairs: dict[tuple[str, str], float]
+    ) -> list[Entry]:
+        """Return the entries with how far behind the winner they are; `pairs` are `squares`."""
         best = ranked(entries)[0]
-        apart = [e.name for e in entries if not pairs.knows(e.name, best.name)]
+        apart = [e.name for e in entries if (e.name, best.name) not in pairs]
         if apart:  # those that were scored in other scans: once more, beside the winner
-            runners = [r for r in self._standing() if r.name in (best.name, *apart)]
+            runners = [r for r in self.standing() if r.name in (best.name, *apart)]
             stage(self.progress, f"scoring {len(runners)} models")
             found, _ = scores(
                 self.opened.source,
@@ -894,11 +890,12 @@ class ComparisonRunner:
                 paired=True,
                 besides=self.held(),
             )
-            pairs.take(runners, found)
+            pairs |= squares(runners, found)
         return [
-            replace(e, gap=gap, gap_error=pairs.error(e.name, best.name, gap, self.stats.n_rows))
+            replace(e, gap=gap, gap_error=standard_error(square, gap, self.stats.n_rows))
             for e in entries
-            for gap in (_log_loss(e) - _log_loss(best),)
+            for gap in (figures_of(e).log_loss - figures_of(best).log_loss,)
+            for square in (pairs[e.name, best.name],)
         ]
 
     def _winners_by_others(self, entries: Sequence[Entry]) -> list[Runner]:
@@ -910,8 +907,7 @@ class ComparisonRunner:
         for fold in self.stats.fold_names:
             best, least = "", math.inf
             for entry in entries:
-                assert entry.figures is not None
-                others = (f for name, f in entry.figures.folds.items() if name != fold)
+                others = (f for name, f in figures_of(entry).folds.items() if name != fold)
                 lost = sum(f.n * f.log_loss for f in others)
                 if not best or lost < least * (1 - SAME):
                     best, least = entry.name, lost
@@ -927,10 +923,9 @@ class ComparisonRunner:
         if runner.bare or runner.of_arrays:
             return entry
         start = time.perf_counter()
-        assert entry.figures is not None
         of_winner = MODELS["Calibrated"].load()._of_winner
         by_fold = self._winners_by_others(ranked(entries))
-        model, calibrated = of_winner(self, runner, by_fold, entry.figures.fixed)
+        model, calibrated = of_winner(self, runner, by_fold, figures_of(entry).fixed)
         self.seconds["temperature"] = time.perf_counter() - start
         temperature = model.calibration_.temperature
         return replace(entry, model=model, temperature=temperature, calibrated=calibrated)
@@ -944,12 +939,12 @@ class ComparisonRunner:
         race = 0 if self.race is None else self.race.nbytes
         return race + 2 * sum(part.nbytes for part in parts.values())
 
-    def _standing(self) -> list[Runner]:
+    def standing(self) -> list[Runner]:
+        """Return the models that may win."""
         return [runner for runner in self.runners if runner.stands]
 
     def _ours(self) -> list[Runner]:
-        """Return the models of tables that may win."""
-        return [runner for runner in self._standing() if not runner.of_arrays]
+        return [runner for runner in self.standing() if not runner.of_arrays]
 
     def misled(self) -> bool:
         """Return whether models were dropped for one that then could not score all rows."""
@@ -979,34 +974,14 @@ class ComparisonRunner:
         )
 
 
-class Pairs:
-    """What is known of the log-losses of models that were scored in the same scan."""
-
-    def __init__(self) -> None:
-        self._squares: dict[tuple[str, str], PairedLosses] = {}
-        self._place: dict[tuple[str, str], int] = {}
-
-    def take(self, runners: Sequence[Runner], found: Sequence[Score]) -> None:
-        """Add the models of a scan."""
-        for runner, score in zip(runners, found, strict=True):
-            assert score.paired is not None
-            for place, other in enumerate(runners):
-                self._squares[runner.name, other.name] = score.paired
-                self._place[runner.name, other.name] = place
-
-    def knows(self, name: str, other: str) -> bool:
-        """Return whether two models were scored in the same scan."""
-        return (name, other) in self._place
-
-    def error(self, name: str, other: str, gap: float, weight: float) -> float:
-        """Return the standard error of the mean difference of two models."""
-        both = name, other
-        return self._squares[both].error(self._place[both], gap, weight)
-
-
-def _log_loss(entry: Entry) -> float:
-    assert entry.figures is not None
-    return entry.figures.log_loss
+def squares(runners: Sequence[Runner], found: Sequence[Score]) -> dict[tuple[str, str], float]:
+    """Return the sums of the squared differences of the log-losses of each two models of a scan."""
+    return {
+        (runner.name, other.name): square
+        for runner, score in zip(runners, found, strict=True)
+        if score.paired is not None
+        for other, square in zip(runners, score.paired.squares.tolist(), strict=True)
+    }
 
 
 def compare(
@@ -1158,20 +1133,23 @@ def compare(
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
     require_labels("compare", target)
+    how: dict[str, Any] = {
+        "domains": domains,
+        "categorical": categorical,
+        "columns": columns,
+        "exclude": exclude,
+        "dates": dates,
+        "missing": missing,
+        "threads": threads,
+    }
     opened = opened_to_learn(
         source,
         target,
         folds=folds if number is None else None,
         sample_weight=sample_weight,
-        domains=domains,
-        categorical=categorical,
-        missing=missing,
-        columns=columns,
-        exclude=exclude,
-        dates=dates,
         null_values=null_values,
         filesystem=filesystem,
-        threads=threads,
+        **how,
     )
     check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
@@ -1196,18 +1174,7 @@ def compare(
     if contest.misled():
         logger.info("a model for which others were dropped cannot score all rows: judging them all")
         contest, entries = judged(False)
-    options = {
-        "race": race,
-        "domains": domains,
-        "categorical": categorical,
-        "columns": columns,
-        "exclude": exclude,
-        "dates": dates,
-        "missing": missing,
-        "discretize": discretize,
-        "threads": threads,
-        "memory_limit": memory_limit,
-    }
+    options = {**how, "race": race, "discretize": discretize, "memory_limit": memory_limit}
     members = {runner.name: runner.given for runner in contest.runners if not runner.of_arrays}
     rows, where = None if elsewhere else opened, opened.source.description
     blended = Blending(rows, where, members, options, named, progress)

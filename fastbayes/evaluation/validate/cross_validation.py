@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,16 +132,16 @@ def evaluate(
         names it and its row.
     """
     schema = schema_of(model, "evaluate")
-    rows = labelled(
+    rows, encoding, unused = labelled(
         *(schema, source, target, sample_weight),
         unseen=model.unseen,
         lenient=takes_absent(model),
         filesystem=filesystem,
     )
-    log_rest(rows.unused, rows.description)
+    log_rest(unused, rows.description)
     (score,), found = scores(
-        rows.source,
-        rows.encoding,
+        rows,
+        encoding,
         [Contestant(model.classes_, [Fitted(model)])],
         loss=loss,
         threads=threads,
@@ -151,7 +151,7 @@ def evaluate(
     )
     if found.n_rows and found.dropped == found.n_rows:
         raise DataError(
-            f"{rows.description}: column {rows.encoding.target!r} is null in all {found.n_rows} "
+            f"{rows.description}: column {encoding.target!r} is null in all {found.n_rows} "
             "rows; name the column of the true classes as target"
         )
     if found.dropped:
@@ -260,17 +260,13 @@ def left_out_scores(
     target: Any = None,
     *,
     sample_weight: Any = None,
-    loss: Any = None,
-    proba: bool | None = False,
-    ranks: bool = True,
     filesystem: Any = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> tuple[list[Score], list[LooScorer], str]:
     """Score every row by each model without it, in one scan for all.
 
-    The models learn from the same statistics, as `leave_one_out` takes them; `ranks` is whether to
-    keep what the AUC needs. Returns a score and a scorer for each, and what the rows are called.
+    The models learn from the same statistics, as `leave_one_out` takes them; `options` are those of
+    `scores`. Returns a score and a scorer for each, and what the rows are called.
     """
     if not isinstance(stats, Statistics):
         raise SchemaError(
@@ -289,37 +285,18 @@ def left_out_scores(
         )
     scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
     limits = [m.memory_limit for m in models if getattr(m, "memory_limit", None) is not None]
-    rows = labelled(schema, source, target, sample_weight, filesystem=filesystem, counted=stats)
+    given = schema, source, target, sample_weight
+    rows, encoding, _ = labelled(*given, filesystem=filesystem, counted=stats)
     found, scanned = scores(
-        rows.source,
-        rows.encoding,
+        rows,
+        encoding,
         [Contestant(schema.class_labels, [scorer]) for scorer in scorers],
-        loss=loss,
-        proba=proba,
-        ranks=ranks,
-        threads=threads,
         memory_limit=min(limits, default=None),
-        progress=progress,
         weighted=stats.weighted,
+        **options,
     )
     _check_rows(scanned.classes, stats)
     return found, scorers, rows.description
-
-
-class Labelled(NamedTuple):
-    """Labelled rows that are open, and how they are encoded by a schema.
-
-    unused  columns that the schema does not know
-    """
-
-    source: Source
-    encoding: RowEncoding
-    unused: list[str]
-
-    @property
-    def description(self) -> str:
-        """What the rows are called."""
-        return self.source.description
 
 
 def labelled(
@@ -332,8 +309,10 @@ def labelled(
     lenient: bool = False,
     filesystem: Any = None,
     counted: Statistics | None = None,
-) -> Labelled:
+) -> tuple[Source, RowEncoding, list[str]]:
     """Open labelled rows, which are those that were `counted` where that is given.
+
+    Returns them, how they are encoded, and the columns that the schema does not know.
 
     Values outside the schema of the models are treated as `unseen` says; where that is `lenient`, a
     column that is not there is missing in all rows.
@@ -344,7 +323,7 @@ def labelled(
     rows, target_name, weight_name = with_labels(opened, truth, sample_weight)
     check = None if counted is None else partial(_check_counted, counted)
     encoding = RowEncoding([schema], target_name, weight_name, unseen, check=check)
-    return Labelled(rows, encoding, unused)
+    return rows, encoding, unused
 
 
 def k_fold(

@@ -231,10 +231,10 @@ class Comparison(ShortRepr, Mapping[str, Entry]):
         # What is alike for all models stands in no column.
         more: dict[str, Callable[[Entry], str]] = {}
         if any(entry.dropped for entry in used):
-            more["rows"] = lambda entry: f"{_of(entry).n:,.10g}"
-        if any(_fixed(_of(entry)) for entry in used):
-            more["learned from all rows"] = lambda entry: ", ".join(_fixed(_of(entry)))
-        how = _how(_of(used[0]))
+            more["rows"] = lambda entry: f"{figures_of(entry).n:,.10g}"
+        if any(_fixed(figures_of(entry)) for entry in used):
+            more["learned from all rows"] = lambda entry: ", ".join(_fixed(figures_of(entry)))
+        how = _how(figures_of(used[0]))
         head = f"{how} of {self.rows:,.10g} rows, {len(self.classes):,} classes"
         rows = [(*_HEAD, *more), *((*_cells(e), *(f(e) for f in more.values())) for e in used)]
         lines = [head, "", *aligned(rows, len(used[:1]))]
@@ -255,13 +255,14 @@ def _fixed(figures: Validation) -> list[str]:
     return [what for what in figures.fixed if what != "schema"]
 
 
-def _of(entry: Entry) -> Validation:
+def figures_of(entry: Entry) -> Validation:
+    """Return the figures of a model that was used."""
     assert entry.figures is not None
     return entry.figures
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
-    f = _of(entry)
+    f = figures_of(entry)
     gap = "" if math.isnan(entry.gap) else f"{entry.gap:.6f} ± {entry.gap_error:.1g}"
     return (
         entry.name,
@@ -288,7 +289,11 @@ def _calibrated(winner: Entry) -> list[str]:
 
 def _clipped(used: Sequence[Entry]) -> list[str]:
     """Return a line that says of which models log-losses would be infinite, or nearly so."""
-    found = [f"{entry.name} {_of(entry).clipped:,.10g}" for entry in used if _of(entry).clipped]
+    found = [
+        f"{entry.name} {figures_of(entry).clipped:,.10g}"
+        for entry in used
+        if figures_of(entry).clipped
+    ]
     if not found:
         return []
     return [f"rows whose class had a probability below {CLIP:g}, taken as that: {', '.join(found)}"]
@@ -310,7 +315,7 @@ def ranked(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _loss(entry: Entry) -> float:
-    return float(np.nan_to_num(_of(entry).log_loss, nan=np.inf))
+    return float(np.nan_to_num(figures_of(entry).log_loss, nan=np.inf))
 
 
 def _size(entry: Entry) -> float:

@@ -18,17 +18,8 @@ Rows = tuple[tuple[Codes, ...], tuple[NDArray[np.float64], ...]]
 class MemberRows:
     """Gives rows as a model takes them out of rows with numeric columns as numbers.
 
-    Parameters
-    ----------
-    whole
-        The schema that the rows were encoded by.
-    own
-        The schema of the model: the same columns, of which numeric ones may be cut into bins.
-
-    Raises
-    ------
-    ValueError
-        When the two differ in anything else.
+    The schema of the model, `own`, has the columns of that which the rows were encoded by, of which
+    numeric ones may be cut into bins: ValueError when the two differ in anything else.
     """
 
     def __init__(self, whole: Schema, own: Schema) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +18,9 @@ CHUNK = 4_096
 class PairedLosses:
     """The log-losses of one model beside those of each other on the same rows.
 
-    Parts merge in the order of their rows. Rows that some model scores only when all others are
-    known are kept aside until then.
-
-    Parameters
-    ----------
-    n_models
-        Models, this one included.
-
-    Attributes
-    ----------
-    squares
-        (n_models,) sums over rows of weight times the squared difference to each model.
+    `squares` are (n_models,) sums over rows of weight times the squared difference to each model,
+    this one included. Parts merge in the order of their rows. Rows that some model scores only when
+    all others are known are kept aside until then.
     """
 
     def __init__(self, n_models: int) -> None:
@@ -82,25 +73,23 @@ class PairedLosses:
         self._late += other._late
 
     def arrays(self) -> dict[str, Floats]:
-        """Return what `from_arrays` rebuilds it from."""
+        """Return the sums as named arrays, which `take` adds to others."""
         return {"squares": self.squares, "late": self._all_late()}
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
-        """Return what `arrays` described."""
-        self = cls(len(arrays["squares"]))
+    def take(self, arrays: Mapping[str, Any]) -> None:
+        """Add the rows of such arrays, which come after these."""
         self.squares += arrays["squares"]
-        self._late = [arrays["late"]]
-        return self
+        self._late.append(arrays["late"])
 
-    def error(self, other: int, difference: float, weight: float) -> float:
-        """Return the standard error of a mean difference to another model, in nats.
 
-        That is the standard deviation of the rows' differences over the root of their number; a
-        row of weight w counts as w rows. `difference` is their mean, and `weight` of all rows.
-        """
-        variance = float(self.squares[other]) / weight - difference**2
-        return math.sqrt(max(variance, 0.0) / weight)
+def standard_error(square: float, difference: float, weight: float) -> float:
+    """Return the standard error of a mean difference of log-losses, in nats.
+
+    That is the standard deviation of the rows' differences over the root of their number; a row of
+    weight w counts as w rows. `square` is the sum of their squares, `difference` their mean, and
+    `weight` that of all rows.
+    """
+    return math.sqrt(max(square / weight - difference**2, 0.0) / weight)
 
 
 def _add_squares(

@@ -172,16 +172,7 @@ class Trial:
 class Race:
     """Models in rounds, each with twice the rows of the one before.
 
-    Parameters
-    ----------
-    sample
-        The rows.
-    parts
-        Encodes them.
-    n_models
-        Models that may take part, the later ones included.
-    loss
-        Loss matrix of the figures.
+    `parts` encodes the rows; `n_models` may take part, the later ones included.
     """
 
     def __init__(

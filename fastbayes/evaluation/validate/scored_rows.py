@@ -37,7 +37,7 @@ class Part(NamedTuple):
 class ScoredBlock(NamedTuple):
     """Rows as they came, and those of them that take part.
 
-    encoded  how all of them were encoded, where there are no folds
+    encoded  how all of them were encoded, where one encoder has done it
     """
 
     n_rows: int
@@ -83,7 +83,7 @@ class RowEncoding:
     folds
         Which fold a row belongs to; they are known from a scan.
     check
-        Looks at what was encoded of each block, where there are no folds.
+        Looks at what was encoded of each block, where one encoder does it.
     """
 
     schemas: Sequence[Schema]
@@ -107,45 +107,38 @@ class RowEncoding:
             found.expect(n_rows)
             return found
 
-        if self.folds is None:
-            return _parts_of(encoder(0), self.check)
-        order, _ = self.folds.names()
-        if len(self.schemas) == 1:
-            return _parts_of_folds(self.folds, order, encoder(0))
+        order = [] if self.folds is None else self.folds.names()[0]
+        if self.folds is None or len(self.schemas) == 1:
+            return _parts_by_one(encoder(0), self.folds, order, self.check)
         if once:  # those of all folds are not held together
             return _parts_by_encoder(self.folds, order, encoder)
         encoders = [encoder(fold) for fold in range(len(self.schemas))]
         return _parts_by_encoder(self.folds, order, encoders.__getitem__)
 
 
-def _parts_of(encoder: Encoder, check: Callable[[Encoded], None] | None) -> Parts:
-    """Return what encodes blocks that have no folds, and checks each if it is to."""
-
-    def parts(segment: Segment) -> Iterator[ScoredBlock]:
-        for block, encoded in row_blocks.encoded_blocks(segment, encoder):
-            if check is not None:
-                check(encoded)
-            yield ScoredBlock(block.num_rows, [Part(0, encoded.batch, encoded.kept)], encoded)
-
-    return parts
-
-
-def _parts_of_folds(folds: Folds, order: Sequence[int], encoder: Encoder) -> Parts:
-    """Return what splits blocks into folds that share one encoder."""
+def _parts_by_one(
+    encoder: Encoder,
+    folds: Folds | None,
+    order: Sequence[int],
+    check: Callable[[Encoded], None] | None,
+) -> Parts:
+    """Return what encodes blocks by one encoder, checks them, and splits them into folds."""
 
     def parts(segment: Segment) -> Iterator[ScoredBlock]:
         done = 0
         for block, encoded in row_blocks.encoded_blocks(segment, encoder):
-            codes = folds.of(segment, done, block)
-            done += block.num_rows
-            kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
-            yield ScoredBlock(
-                block.num_rows,
-                [
+            if check is not None:
+                check(encoded)
+            found = [Part(0, encoded.batch, encoded.kept)]
+            if folds is not None:
+                codes = folds.of(segment, done, block)
+                kept = np.arange(block.num_rows) if encoded.kept is None else encoded.kept
+                found = [
                     Part(fold, taken(encoded.batch, rows), kept[rows])
                     for fold, rows in fold_positions(order, codes[kept])
-                ],
-            )
+                ]
+            done += block.num_rows
+            yield ScoredBlock(block.num_rows, found, encoded)
 
     return parts
 

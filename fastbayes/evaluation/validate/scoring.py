@@ -86,6 +86,11 @@ def _fitted(cls: type, data: bytes) -> Fitted:
     return Fitted(unpacked(cls, data))
 
 
+def posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
+    """Write P(c | x) into `out`; return how many rows took the prior."""
+    return scorer.posterior(batch, out)
+
+
 @dataclass
 class Contestant:
     """A model under validation.
@@ -95,6 +100,7 @@ class Contestant:
     views    for each fold what makes of a batch what the model takes, None: all; or none at all
     error    why it could not score some row; then its score is worth nothing
     summary  gives what sums the scores of a fold up, with `update` and `merge`; None: `Evaluator`
+    answer   writes what a scorer says of rows, and returns how many of them no class can have made
     """
 
     classes: NDArray[Any]
@@ -102,6 +108,7 @@ class Contestant:
     views: Sequence[Callable[[Batch], Batch] | None] = ()
     error: FastBayesError | None = None
     summary: Callable[[], Any] | None = None
+    answer: Callable[[LooScorer, Batch, Floats], int] = posterior
 
     def seen(self, batch: Batch, fold: int) -> Batch:
         """Return what the model without a fold takes of rows."""
@@ -187,7 +194,7 @@ class Score:
             shape = Shape(arrays["sizes"], *n)
             self.add_moments(kind_of(name).from_arrays(shape, arrays_of(arrays, "moments.")))
         if self.paired is not None:
-            self.paired.add(PairedLosses.from_arrays(arrays_of(arrays, "paired.")))
+            self.paired.take(arrays_of(arrays, "paired."))
         self.lost += header["lost"]
         self.seconds += header["seconds"]
 
@@ -252,12 +259,8 @@ class RanksShare:
     ) -> RanksShare:
         """Choose how many models are scored at once; one has histograms where ranks do not fit.
 
-        They may take half of what the limit leaves `besides` what is held already, little always.
-
-        Raises
-        ------
-        MemoryLimitError
-            When not even the least histograms fit.
+        They may take half of what the limit leaves `besides` what is held already, little always;
+        MemoryLimitError when not even the least histograms fit.
         """
         rows = math.inf if source.n_rows is None else source.n_rows
         need = RanksNeed.of(n_classes, rows, weighted=weighted)
@@ -299,20 +302,10 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Scoring(ScanRequest[Scores]):
-    """What models make of rows, each of which is scored by all of them.
+    """What models make of rows, each of which is scored by all of them: options as of `scores`.
 
-    Parameters
-    ----------
-    rows
-        How they are encoded.
-    contestants
-        The models.
-    loss, proba, ranks, strict, paired, memory_limit
-        As in `scores`.
-    room
-        Bytes that what an AUC needs may take, of each model and fold.
-    held, segment
-        Bytes that are held while rows are scored, and by each segment that waits.
+    What an AUC needs may take `room` bytes, of each model and fold; so many are `held` while rows
+    are scored, and by each `segment` that waits.
     """
 
     rows: Encoding
@@ -533,7 +526,7 @@ def score_block(
         start = time.thread_time()
         seen = contestant.seen(batch, fold)
         posterior = np.empty((batch.n_rows, n_classes))
-        mine.lost += scorer.posterior(seen, posterior)
+        mine.lost += contestant.answer(scorer, seen, posterior)
         if len(aside := np.sort(scorer.ill_conditioned(seen))):
             mine.held.append((kept, aside if rows is None else rows[aside], taken(seen, aside)))
             certain = np.delete(np.arange(batch.n_rows), aside)
@@ -559,12 +552,11 @@ def log_losses(posterior: Floats, y: NDArray[Any]) -> Floats:
 
 
 def _settle(contestant: Contestant, mine: Score) -> None:
-    """Score the rows that had to wait for all others."""
     if not mine.held:
         return
     batch = joined([held for _, _, held in mine.held])
     posterior = np.empty((batch.n_rows, len(contestant.classes)))
-    contestant.scorers[0].resolved(batch, mine.moments).posterior(batch, posterior)
+    contestant.answer(contestant.scorers[0].resolved(batch, mine.moments), batch, posterior)
     assert batch.classes is not None
     mine.evaluators[0].update(posterior, batch.classes, batch.weight)
     if mine.paired is not None:
