@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
-from fastbayes.core.numbers import check_whole
+from fastbayes.core.numbers import check_seed, check_whole
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
@@ -197,6 +197,7 @@ class SampleMixin(NetworkTables):
     ) -> Iterator[pa.RecordBatch]:
         self._check_fitted()
         check_whole("n", n, 0)
+        check_seed(seed)
         steps = inference.drawing(self.coded(sparse=True), self._evidence(evidence), max_cells)
         draws = [_Draw.of(step) for step in steps]
         schema = self._columns()
