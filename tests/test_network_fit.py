@@ -169,6 +169,39 @@ def test_states__of_a_network_are_declared() -> None:
     assert graph.fit({"a": ["v", "w"]}).states["a"] == ("v", "w")
 
 
+def test_the_state_none__is_declared_as_others_are() -> None:
+    """It is counted by "available", too, and stays where nothing is missing."""
+    states = {"a": ("u", None, "never", "v"), "b": tuple(map(str, range(40))), "c": ("x", "y")}
+    shape = [4, 40, 2]
+    network = BayesianNetwork(
+        states, {"c": ["a", "b"]}, {"a": [0.25] * 4, "b": [1 / 40] * 40, "c": np.full(shape, 0.5)}
+    )
+    random = np.random.default_rng(0)
+    whole = {"a": random.choice(["u", "v"], 99), "b": random.choice(states["b"], 99)}
+    holes = {n: pa.array(v, mask=random.random(99) < 0.2) for n, v in whole.items()}
+    c = random.choice(["x", "y"], 99)
+    for data in ({**whole, "c": c}, {**holes, "c": c}):
+        counts = np.zeros(shape)
+        for a, b, state in zip(*(pa.array(data[n]).to_pylist() for n in states), strict=True):
+            if b is not None:  # which is no state of its node
+                counts[states["a"].index(a), states["b"].index(b), states["c"].index(state)] += 1
+        expected = TablePrior().table(counts)
+        again = network.fit(data)
+        assert again.states == states
+        assert again.n_parameters() == 3 + 39 + 160
+        np.testing.assert_array_equal(again.table("c")["probability"], expected.ravel())
+    share = (1 + holes["a"].null_count) / (99 + 4)
+    assert network.query("a").probability({"a": None}) == pytest.approx(share)
+    network.fit({**whole, "c": c}, missing="category")
+    assert network.states == states
+    score = network.score({**whole, "c": c}, "aic", missing="available")
+    assert score == pytest.approx(network.score({**whole, "c": c}, "aic", missing="category"))
+    less = network.score({**whole, "c": c}, "aic", missing="complete")
+    assert score - less == pytest.approx(1 + 40)  # parameters
+    network.fit({**holes, "c": c}, missing="em")
+    assert network.states["a"] == ("u", "never", "v")
+
+
 def test_numbers__are_cut_or_refused() -> None:
     data = {"x": [0.5, 1.5, 2.5, 3.5], "y": [1, 2, 1, 2]}
     network = BayesianNetwork.from_edges([("y", "x")])
