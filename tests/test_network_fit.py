@@ -150,6 +150,35 @@ def test_em__of_a_row_with_too_many_completions_is_refused() -> None:
         network.fit(data, missing="em", categorical="*")
 
 
+@pytest.mark.parametrize("n_states", [2, 3])
+@pytest.mark.parametrize("above", [False, True])
+def test_em__of_a_node_that_is_never_observed_leaves_the_saddle(n_states: int, above: bool) -> None:
+    """All states of the node alike are a saddle point, where no step changes anything."""
+    random = np.random.default_rng(n_states)
+    states = {"t": ["n", "y"], "h": [*map(str, range(n_states))]}
+    states |= {n: ["u", "v", "w"] for n in "abcd"}
+    parents = {"h": ["t"] * above, **{n: ["h"] for n in "abcd"}}
+    tables = {n: random.dirichlet([0.3] * 3, n_states) for n in "abcd"}
+    hidden = random.dirichlet([5.0] * n_states, 2)
+    tables |= {"t": [0.5, 0.5], "h": hidden if above else hidden[0]}
+    truth = BayesianNetwork(states, parents, tables)
+    rows = truth.sample(2_000, seed=0)
+    rows = rows.set_column(rows.column_names.index("h"), "h", pa.nulls(2_000, pa.string()))
+    graph = BayesianNetwork.from_edges(truth.edges, nodes=truth.nodes)
+    found = graph.fit(rows, missing="em", alpha=0, domains=states)
+    assert found.converged_
+    assert found.log_likelihood(rows) > truth.log_likelihood(rows)
+    again = BayesianNetwork.from_edges(truth.edges, nodes=truth.nodes)
+    assert again.fit(rows, missing="em", alpha=0, domains=states, threads=1) == found
+
+
+def test_em__of_a_node_that_nothing_depends_on_leaves_it_even() -> None:
+    data = {"a": ["u", "v", "v"], "h": pa.nulls(3, pa.string())}
+    network = BayesianNetwork.from_edges([("a", "h")])
+    network.fit(data, missing="em", domains={"h": ["x", "y"]})
+    assert network.tables["h"].tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
 def test_missing__as_a_state_of_its_own() -> None:
     data = rows_of(7, 50, holes=0.3)
     network = BayesianNetwork.from_edges(EDGES).fit(data, missing="category", alpha=0, **STATES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.iteration import Convergence, check_iteration
 from fastbayes.core.picks import Picks, several
-from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
+from fastbayes.networks.graph.coded import Floats, Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation
 from fastbayes.networks.graph.tables import NetworkTables
@@ -126,7 +126,10 @@ class LearnMixin(NetworkTables):
         Notes
         -----
         One scan; memory is that of the tables, and with "em" that of the different rows. A
-        configuration of parents that never occurs has the row of the prior, 1 / r. Where the
+        configuration of parents that never occurs has the row of the prior, 1 / r. Expectation
+        maximisation climbs from tables of the rows in which a family is observed to one of several
+        local optima. A node that no row observes has states from `domains`, whose labels are
+        arbitrary: tables of its children begin with draws, always the same ones. Where the
         counts of all families do not fit, the widest ones are counted apart, in a scan each, and
         only configurations that occur are kept (`SparseTable`): `statistics_` is without these.
 
@@ -175,13 +178,12 @@ class LearnMixin(NetworkTables):
         names = [stats.schema.names[j] for j in cells.columns]
         codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
         place = {node: i for i, node in enumerate(self.nodes)}
-        even = TablePrior("bdeu", ess=1.0)
+        never = {n for n, column in zip(self.nodes, codes, strict=True) if column.max() < 0}
         found = by_expectation(
             Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
             [str(node) for node in self.nodes],
             [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
-            # From where nothing is missing; no cell is closed from the start.
-            [even.table(counts) for _, counts, _ in self._counts(stats, places, {})],
+            [*self._first_tables(self._counts(stats, places, {}), never)],
             rule,
             tol=tol,
             max_iter=max_iter,
@@ -190,6 +192,22 @@ class LearnMixin(NetworkTables):
         self._take(stats, rule, tables, convergence=found, missing=missing)
         found.warn()
         return self
+
+    def _first_tables(
+        self, counts: Iterable[tuple[str, Any, Any]], never: Container[str]
+    ) -> Iterator[Floats]:
+        """Yield the tables that expectation maximisation begins with: no cell of them is closed.
+
+        They are those of the rows in which a family is observed. Of children of nodes that `never`
+        are there is no such row. Even tables of these are a saddle point, at which the states of
+        the parent are alike, and no step leaves it: theirs are drawn, always the same.
+        """
+        even, random = TablePrior("bdeu", ess=1.0), np.random.default_rng(0)
+        for node, table, _ in counts:
+            if any(parent in never for parent in self.parents[node]):
+                yield random.dirichlet(np.ones(table.shape[-1]), table.shape[:-1])
+            else:
+                yield even.table(table)
 
     def _take(
         self,

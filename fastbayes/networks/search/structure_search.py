@@ -130,10 +130,9 @@ class SearchOptions:
             check_whole("max_parents", self.max_parents, 0)
         check_whole("restarts", self.restarts, 0)
         check_seed(self.seed)
-        if self.time_limit is not None and not (
-            is_number(self.time_limit) and self.time_limit >= 0
-        ):
-            raise ValueError(f"time_limit={self.time_limit!r}: use seconds >= 0")
+        seconds = self.time_limit
+        if seconds is not None and not (is_number(seconds) and seconds >= 0):
+            raise ValueError(f"time_limit={seconds!r}: use seconds >= 0")
 
 
 def learned(
