@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -301,7 +302,9 @@ class LearnMixin(NetworkTables):
                 codes.setdefault(None, len(codes))
             elif missing != "category":
                 codes.pop(None, None)
-            listed = dict.fromkeys([*(v for v in kept.get(node, ()) if v in codes), *codes])
+            # Decimals are counted as the floats that they are nearest to.
+            mine = [float(v) if isinstance(v, Decimal) else v for v in kept.get(node, ())]
+            listed = dict.fromkeys([*(v for v in mine if v in codes), *codes])
             states[node] = [*listed]
             places[node] = np.array([codes[value] for value in listed], np.int64)
         return states, places
