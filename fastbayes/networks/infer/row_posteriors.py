@@ -406,8 +406,6 @@ class RowEvidence:
     def _with_places_for_missing(self) -> Network:
         coded = self.coded
         families = [(*coded.parents[v], v) for v in coded.order]
-        tables = [
-            np.pad(self.logs[v], [(0, 2)] * self.logs[v].ndim)[..., None] for *_, v in families
-        ]
+        tables = [np.pad(self.logs[f[-1]], [(0, 2)] * len(f))[..., None] for f in families]
         hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]
         return Network(families, tables, hidden, coded.sizes, coded.names)
