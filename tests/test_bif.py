@@ -22,6 +22,7 @@ from networks_made import asia, burglary, random_network, read_plain_bif
 from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
 from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.io import bif, pyagrum_formats
+from fastbayes.networks.io.parsed_network import WRITTEN, Family, NetworkBuilder, TableRow
 from fastbayes.networks.network import BayesianNetwork
 
 few = settings(max_examples=30)
@@ -135,6 +136,24 @@ def test_rows_of_few_digits__are_scaled_with_one_warning(tmp_path: Path) -> None
     assert abs(network.tables["wet"].sum(axis=1) - 1).max() < 1e-15
     said = refused(tmp_path, RAIN.replace("(yes) 0.0", "(yes) 0.000002"))
     assert said == "line 14: node 'wet' where 'rain' is 'yes': the probabilities sum to 1.000002"
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+@pytest.mark.parametrize(("digits", "most_off"), [(6, WRITTEN), (4, pyagrum_formats.MOST_OFF)])
+def test_decimals_that_miss_1_by_what_they_may__are_scaled(
+    digits: int, most_off: float, off: int
+) -> None:
+    """As binary numbers, some of them miss it by a little more."""
+    for n in range(2, 40):
+        whole = 10**digits
+        parts = [whole // n] * (n - 1)
+        numbers = [part / whole for part in (*parts, whole - sum(parts) + off)]
+        builder = NetworkBuilder("n.bif", most_off=most_off)
+        builder.node("a", [*map(str, range(n))], 0)
+        builder.family(Family("a", (), 0, table=TableRow((), numbers, 0)))
+        with pytest.warns(FastBayesWarning, match="1 of 1 rows do not sum to 1"):
+            table = builder.parts().tables["a"]
+        assert np.asarray(table).sum() == pytest.approx(1, rel=1e-15)
 
 
 def test_read__agrees_with_another_reader(shared_data: Path) -> None:

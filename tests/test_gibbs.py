@@ -296,11 +296,21 @@ def test_log_evidence_of_likelihood_weighting():
         ({"thin": 0}, "thin=0"),
         ({"chains": 0}, "chains=0"),
         ({"max_block": 0}, "max_block=0"),
+        ({"draws": 1e4}, "draws=10000.0: use a whole number >= 1"),
+        ({"draws": None}, "draws=None: use a whole number >= 1"),
+        ({"draws": True}, "draws=True: use a whole number >= 1"),
+        ({"burn_in": 0.5}, "burn_in=0.5: use a whole number >= 0"),
+        ({"thin": 1.5}, "thin=1.5: use a whole number >= 1"),
+        ({"chains": 2.0}, "chains=2.0: use a whole number >= 1"),
+        ({"seed": -1}, "seed=-1: use a whole number >= 0, or None"),
+        ({"seed": "x"}, "seed='x': use a whole number >= 0, or None"),
     ],
 )
 def test_numbers_out_of_range_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        gibbs(chain(3), **{"evidence": {}, "targets": [0], "seed": 0, **arguments})
+    samplers = SAMPLERS if {*arguments} <= {"draws", "seed"} else [gibbs]
+    for sampler in samplers:
+        with pytest.raises(ValueError, match=message):
+            sampler(chain(3), **{"evidence": {}, "targets": [0], "seed": 0, **arguments})
 
 
 def test_too_many_joint_states_are_refused_before_anything_is_allocated():

@@ -150,6 +150,35 @@ def test_em__of_a_row_with_too_many_completions_is_refused() -> None:
         network.fit(data, missing="em", categorical="*")
 
 
+@pytest.mark.parametrize("n_states", [2, 3])
+@pytest.mark.parametrize("above", [False, True])
+def test_em__of_a_node_that_is_never_observed_leaves_the_saddle(n_states: int, above: bool) -> None:
+    """All states of the node alike are a saddle point, where no step changes anything."""
+    random = np.random.default_rng(n_states)
+    states = {"t": ["n", "y"], "h": [*map(str, range(n_states))]}
+    states |= {n: ["u", "v", "w"] for n in "abcd"}
+    parents = {"h": ["t"] * above, **{n: ["h"] for n in "abcd"}}
+    tables = {n: random.dirichlet([0.3] * 3, n_states) for n in "abcd"}
+    hidden = random.dirichlet([5.0] * n_states, 2)
+    tables |= {"t": [0.5, 0.5], "h": hidden if above else hidden[0]}
+    truth = BayesianNetwork(states, parents, tables)
+    rows = truth.sample(2_000, seed=0)
+    rows = rows.set_column(rows.column_names.index("h"), "h", pa.nulls(2_000, pa.string()))
+    graph = BayesianNetwork.from_edges(truth.edges, nodes=truth.nodes)
+    found = graph.fit(rows, missing="em", alpha=0, domains=states)
+    assert found.converged_
+    assert found.log_likelihood(rows) > truth.log_likelihood(rows)
+    again = BayesianNetwork.from_edges(truth.edges, nodes=truth.nodes)
+    assert again.fit(rows, missing="em", alpha=0, domains=states, threads=1) == found
+
+
+def test_em__of_a_node_that_nothing_depends_on_leaves_it_even() -> None:
+    data = {"a": ["u", "v", "v"], "h": pa.nulls(3, pa.string())}
+    network = BayesianNetwork.from_edges([("a", "h")])
+    network.fit(data, missing="em", domains={"h": ["x", "y"]})
+    assert network.tables["h"].tolist() == [[0.5, 0.5], [0.5, 0.5]]
+
+
 def test_missing__as_a_state_of_its_own() -> None:
     data = rows_of(7, 50, holes=0.3)
     network = BayesianNetwork.from_edges(EDGES).fit(data, missing="category", alpha=0, **STATES)
@@ -167,6 +196,39 @@ def test_states__of_a_network_are_declared() -> None:
         network.fit({"a": ["no", "never"]})
     graph = BayesianNetwork.from_edges([], nodes=["a"]).fit({"a": ["u"]})
     assert graph.fit({"a": ["v", "w"]}).states["a"] == ("v", "w")
+
+
+def test_the_state_none__is_declared_as_others_are() -> None:
+    """It is counted by "available", too, and stays where nothing is missing."""
+    states = {"a": ("u", None, "never", "v"), "b": tuple(map(str, range(40))), "c": ("x", "y")}
+    shape = [4, 40, 2]
+    network = BayesianNetwork(
+        states, {"c": ["a", "b"]}, {"a": [0.25] * 4, "b": [1 / 40] * 40, "c": np.full(shape, 0.5)}
+    )
+    random = np.random.default_rng(0)
+    whole = {"a": random.choice(["u", "v"], 99), "b": random.choice(states["b"], 99)}
+    holes = {n: pa.array(v, mask=random.random(99) < 0.2) for n, v in whole.items()}
+    c = random.choice(["x", "y"], 99)
+    for data in ({**whole, "c": c}, {**holes, "c": c}):
+        counts = np.zeros(shape)
+        for a, b, state in zip(*(pa.array(data[n]).to_pylist() for n in states), strict=True):
+            if b is not None:  # which is no state of its node
+                counts[states["a"].index(a), states["b"].index(b), states["c"].index(state)] += 1
+        expected = TablePrior().table(counts)
+        again = network.fit(data)
+        assert again.states == states
+        assert again.n_parameters() == 3 + 39 + 160
+        np.testing.assert_array_equal(again.table("c")["probability"], expected.ravel())
+    share = (1 + holes["a"].null_count) / (99 + 4)
+    assert network.query("a").probability({"a": None}) == pytest.approx(share)
+    network.fit({**whole, "c": c}, missing="category")
+    assert network.states == states
+    score = network.score({**whole, "c": c}, "aic", missing="available")
+    assert score == pytest.approx(network.score({**whole, "c": c}, "aic", missing="category"))
+    less = network.score({**whole, "c": c}, "aic", missing="complete")
+    assert score - less == pytest.approx(1 + 40)  # parameters
+    network.fit({**holes, "c": c}, missing="em")
+    assert network.states["a"] == ("u", "never", "v")
 
 
 def test_numbers__are_cut_or_refused() -> None:

@@ -45,6 +45,8 @@ def test_order__of_data_is_k2() -> None:
     assert ("lung", "either") in network.edges
     with pytest.raises(ValueError, match="alpha: only data can be scored"):
         BayesianNetwork.from_order("BEAJM", burglary(), alpha=1)
+    with pytest.raises(ValueError, match="search='exact': an order is searched by K2"):
+        BayesianNetwork.from_order(asia().order, rows, search="exact")
 
 
 def test_learned__is_what_fitting_its_graph_gives() -> None:

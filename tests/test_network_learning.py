@@ -341,10 +341,16 @@ TABLE = pa.table({"a": list("0011"), "b": list("0101"), "c": list("0110")})
         ({"score": "bic"}, "score='bic'"),
         ({"search": "k2"}, "give order="),
         ({"search": "k2", "order": ["a", "b"]}, "name every one of"),
+        ({"search": "k2", "order": ["a", "b", "b"]}, "name every one of"),
+        ({"order": ["a", "b", 1]}, r"order=\['a', 'b', 1\]: name every one of"),
         ({"search": "exact", "start": {}}, "begins nowhere"),
         ({"search": "chow_liu", "required": [("a", "b")]}, "is a tree"),
         ({"max_parents": -1}, "max_parents=-1"),
         ({"restarts": 1.5}, "restarts=1.5"),
+        ({"restarts": None}, "restarts=None: use a whole number"),
+        ({"seed": -1}, "seed=-1: use a whole number"),
+        ({"seed": "x"}, "seed='x': use a whole number"),
+        ({"time_limit": "1"}, "time_limit='1': use seconds"),
         ({"time_limit": -1}, "time_limit=-1"),
         ({"required": ["ab"]}, "'ab' is no edge"),
         ({"required": [("a", "b"), ("b", "a")]}, "circle|cycle|round"),
@@ -383,3 +389,13 @@ def test_one_column_is_a_graph():
     assert found.parents == {"a": ()}
     assert found.score == pytest.approx(4 * math.log(2) + 0.5 * math.log(4))
     assert learned({"a": list("0011")}, search="exact").score == found.score
+
+
+@pytest.mark.parametrize("search", ["hill_climb", "tabu", "k2", "chow_liu", "exact"])
+def test_an_order__may_be_read_only_once(search: str) -> None:
+    table = pa.table({"a": list("00110011"), "b": list("00110011"), "c": list("00100011")})
+    names = ["c", "a", "b"]
+    listed, once = (learned(table, search=search, order=order) for order in (names, iter(names)))
+    assert once.parents == listed.parents
+    assert listed.parents["c"] == ()
+    assert any(listed.parents.values())

@@ -202,6 +202,40 @@ def test_names_and_states__of_all_kinds(tmp_path: Path) -> None:
             assert np.array_equal(table, network.tables[node])
 
 
+def test_decimals__are_the_numbers_that_fit_reads() -> None:
+    states = {"n": [Decimal("2.25"), Decimal("0.10")], "m": ["u", "v"]}
+    tables = {"n": [0.5, 0.5], "m": [[0.1, 0.9], [0.6, 0.4]]}
+    network = BayesianNetwork(states, {"m": ["n"]}, tables)
+    decimals = pa.array([*states["n"], None], pa.decimal128(5, 2))
+    wanted = [[0.1, 0.9], [0.6, 0.4], [0.35, 0.65]]
+    for column in (decimals, decimals.cast(pa.float64())):
+        np.testing.assert_allclose(network.predict_proba({"n": column}, "m"), wanted)
+    complete = {"n": decimals[:2], "m": ["v", "u"]}
+    assert network.log_likelihood(complete) == pytest.approx(np.log(0.5 * 0.9 * 0.5 * 0.6))
+    assert network.query("m", {"n": 0.1}).probability({"m": "u"}) == pytest.approx(0.6)
+    assert network.fit(complete, alpha=0).log_likelihood(complete) == pytest.approx(np.log(0.25))
+    assert network.states["n"] == (2.25, 0.1)
+    assert network.query("m", {"n": Decimal("0.10")}).probability({"m": "u"}) == 1
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_dates__are_states_as_text_only(text: bool) -> None:
+    days = pa.array([0, 1], pa.date32())
+    states = days.cast(pa.string()) if text else days
+    tables = {"n": [0.5, 0.5], "m": [[0.1, 0.9], [0.6, 0.4]]}
+    network = BayesianNetwork({"n": states, "m": ["u", "v"]}, {"m": ["n"]}, tables)
+    assert network.predict_proba({"m": ["u"]}, "n")[0] == pytest.approx([1 / 7, 6 / 7])
+    if text:
+        rows = {"n": days.cast(pa.string())}
+        np.testing.assert_allclose(network.predict_proba(rows, "m"), [[0.1, 0.9], [0.6, 0.4]])
+        return
+    for column in (days, days.cast(pa.string())):
+        with pytest.raises(
+            SchemaError, match=r"node 'n': its states are date32.* as text, and cast"
+        ):
+            network.predict_proba({"n": column}, "m")
+
+
 @pytest.mark.parametrize(
     ("column", "dated"),
     [

@@ -120,6 +120,18 @@ def test_impossible_rows__take_the_prior_or_are_an_error(
     assert weighted == pytest.approx(2 * network.log_evidence({"lung": "no", "either": "no"}))
 
 
+def test_rows__that_are_impossible_where_nobody_looks() -> None:
+    """What an observed node cuts off does not change the posterior, as the docstring says."""
+    states = {n: ["0", "1"] for n in "abch"}
+    tables = {"a": [0.5, 0.5], "b": [[1, 0], [0.5, 0.5]], "h": [0.5, 0.5]}
+    tables["c"] = [[[0.1, 0.9], [0.2, 0.8]], [[0.7, 0.3], [0.6, 0.4]]]
+    network = BayesianNetwork(states, {"b": ["a"], "c": ["b", "h"]}, tables)
+    row = {"a": ["0"], "b": ["1"]}
+    assert network.log_evidences(row)[0] == -math.inf
+    found = network.predict_proba(row, "c", impossible="error")
+    np.testing.assert_allclose(found, [[0.65, 0.35]])
+
+
 @pytest.mark.parametrize("kind", ["table", "file", "stream"])
 def test_weights__of_a_likelihood_are_a_column_or_values(tmp_path: Path, kind: str) -> None:
     network = asia()

@@ -104,6 +104,8 @@ def test_tables__are_learned_back_from_rows() -> None:
 def test_number_of_rows__is_checked(n: Any) -> None:
     with pytest.raises(ValueError, match="use a whole number >= 0"):
         asia().sample(n)
+    with pytest.raises(ValueError, match=f"seed={n!r}: use a whole number >= 0, or None"):
+        asia().sample(3, seed=n)
 
 
 def test_impossible_evidence__is_refused() -> None:
@@ -135,3 +137,19 @@ def test_model_file__gives_the_network_back(tmp_path: Path) -> None:
     files.write(tmp_path / "bad.fb", told, arrays)
     with pytest.raises(FileFormatError, match="do not fit together"):
         fb.load(tmp_path / "bad.fb")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "jsonl"])
+def test_the_state_none__is_null_whatever_is_written(tmp_path: Path, suffix: str) -> None:
+    states = {"text": ("u", None, "v"), "number": (1.5, None)}
+    tables = {n: np.full(len(values), 1 / len(values)) for n, values in states.items()}
+    network = BayesianNetwork(states, {}, tables)
+    rows = network.sample(300, seed=0)
+    for node, values in states.items():
+        assert 60 < rows[node].null_count < 200
+        assert {*rows[node].to_pylist()} == {*values}
+    assert rows["text"].chunk(0).dictionary.null_count == 0
+    path = tmp_path / f"rows.{suffix}"
+    network.sample_to(path, 300, seed=0)
+    counts = network.fit(path, missing="category", alpha=0).tables["text"] * 300
+    assert counts[1] == pytest.approx(rows["text"].null_count)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,12 @@ def changed(**parts: Any) -> dict[str, Any]:
         ({"parents": {"sky": []}}, "'sky' is not among the nodes"),
         ({"tables": {"sky": [1.0]}}, "'sky' is not among the nodes"),
         ({"states": {"sky": ["blue"]}}, "node 'sky' has no table"),
-        ({"states": {"rain": []}}, "node 'rain': its states"),
+        ({"states": {"rain": []}}, "node 'rain' has no states; list one or more"),
+        ({"states": {"rain": None}}, "node 'rain': its states are None .*; list values"),
+        (
+            {"states": {"rain": [["no"], ["yes"]]}},
+            r"node 'rain': its states are \[\['no'\], .* list",
+        ),
         ({"states": {"rain": ["no", "no"]}}, "node 'rain': its states"),
         (
             {"states": {"rain": [2**64, 1]}},
@@ -47,6 +55,10 @@ def changed(**parts: Any) -> dict[str, Any]:
             f"node 'rain': its state {2**63} does not fit in 64 bits beside negative ones; give",
         ),
         ({"tables": {"wet": [0.5, 0.5]}}, r"node 'wet': its table is \(2,\), .* ask \(2, 2\)"),
+        ({"tables": {"wet": [[0.5, 0.5], [1.0]]}}, "node 'wet': its table is no array of numbers"),
+        ({"tables": {"rain": ["p", "q"]}}, "node 'rain': its table is no array of numbers .*'p'"),
+        ({"tables": {"rain": [0.75 + 0j, 0.25]}}, "node 'rain': its table is no array .* complex"),
+        ({"tables": {"rain": np.array([1j, 1])}}, "node 'rain': its table is no array .* complex"),
         ({"tables": {"rain": [1.25, -0.25]}}, "node 'rain': .* no probability"),
         ({"tables": {"rain": [np.nan, 1.0]}}, "node 'rain': .* no probability"),
         ({"tables": {"rain": [0.75, 0.2500001]}}, "node 'rain': a row of its table misses 1 by"),
@@ -70,6 +82,62 @@ def test_whole_numbers_of_64_bits__are_states(first: Any) -> None:
     assert network.table("rain")["rain"].to_pylist() == [first, 1]
     wet = {"rain": rain, "wet": [True, True]}
     np.testing.assert_allclose(network.log_evidences(wet), network.log_joint(wet))
+
+
+def test_states_of_arrow__are_values(tmp_path: Path) -> None:
+    """An Arrow array is a sequence of scalars, which equal no value."""
+    column = pa.array(["no", None])
+    network = BayesianNetwork(**RAIN)
+    for states in (column, pa.chunked_array([column[:1], column[1:]]), ["no", column[1]]):
+        found = BayesianNetwork(**changed(states={"rain": states}))
+        assert found.states["rain"] == ("no", None)
+        given = found.query("wet", {"rain": "no"}).probabilities
+        assert given.tolist() == network.query("wet", {"rain": "no"}).probabilities.tolist()
+    found.save(tmp_path / "n.fb")
+    assert fb.load(tmp_path / "n.fb") == found
+
+
+def test_names_that_are_numbers__are_text_in_tables() -> None:
+    network = BayesianNetwork(
+        {1: ["a", "b"], 2: ["x", "y"]}, {2: [1]}, {1: [0.25, 0.75], 2: [[0.5, 0.5], [0.1, 0.9]]}
+    )  # type: ignore[dict-item]
+    answer = network.query([2, 1])  # type: ignore[list-item]
+    assert answer.table.column_names == ["2", "1", "probability"]
+    assert str(answer).startswith("2  1  probability\nx  a     0.125000")
+    assert network.table(2).column_names == ["1", "2", "probability"]  # type: ignore[arg-type]
+
+
+def test_tables_that_are_not_known__are_to_be_fitted() -> None:
+    with pytest.raises(Exception, match="not fitted yet: call 'fit' first"):
+        BayesianNetwork.from_edges([("rain", "wet")]).query("rain")
+
+
+@pytest.mark.parametrize("form", [".fb", ".bif"])
+def test_numbers__are_the_states_that_read_like_them(form: str, tmp_path: Path) -> None:
+    """Files of text have numbers as Arrow writes them: 1e+10, 0.00001, 1e-7."""
+    numbers = [1e9, 1e10, 12345678901.0, 1e-5, 1e-7, 1e300, 0.1, 2.0**53, 2.0**60, -2.5]
+    tables = {"n": [0.1] * 10, "m": [[0.05 + 0.09 * i, 0.95 - 0.09 * i] for i in range(10)]}
+    network = BayesianNetwork({"n": numbers, "m": ["u", "v"]}, {"m": ["n"]}, tables)
+    path = tmp_path / f"n{form}"
+    network.save(path) if form == ".fb" else network.write(path)
+    found = fb.load(path) if form == ".fb" else BayesianNetwork.read(path)
+    for number in numbers:
+        wanted = network.query("m", {"n": number}).probabilities
+        for value in (number, np.float64(number), Decimal(repr(number))):
+            given = found.query("m", {"n": value}).probabilities
+            np.testing.assert_allclose(given, wanted, rtol=1e-14)
+    assert found.query("m", {"n": 10**10}).probabilities.tolist() == pytest.approx([0.14, 0.86])
+    for value in (10**10 + 1, True, 0.2, 10**400):
+        with pytest.raises(ValueError, match=r"node 'n': .* is not one of its states"):
+            found.query("m", {"n": value})
+
+
+@pytest.mark.parametrize("states", [["1", "1.00"], ["9007199254740993", "1e+400"], ["1_0", "١"]])
+def test_numbers__of_which_no_state_is_the_only_text(states: list[str]) -> None:
+    network = BayesianNetwork({"n": states}, {}, {"n": [0.5, 0.5]})
+    for number in (Decimal("1.0"), 2.0**53, 10, math.inf):
+        with pytest.raises(ValueError, match=r"node 'n': .* is not one of its states"):
+            network.log_evidence({"n": number})
 
 
 def test_log_joint__is_the_product_of_the_tables() -> None:

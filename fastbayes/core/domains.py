@@ -216,6 +216,11 @@ def value_type(name: str, kind: pa.DataType, use: Use = "a feature") -> pa.DataT
     raise SchemaError(f"column {name!r} has type {kind}, which cannot be {use}: {remedy}")
 
 
+def is_category(kind: pa.DataType) -> bool:
+    """Return whether values stored as `kind` can be categories: those of `value_type`."""
+    return _canonical(decoded(kind)) is not None
+
+
 def canonical_values(
     name: str, values: pa.Array | pa.ChunkedArray, use: Use = "a feature"
 ) -> pa.Array | pa.ChunkedArray:

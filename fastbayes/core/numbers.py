@@ -33,3 +33,9 @@ def check_whole(name: str, value: Any, least: int, besides: str = "") -> None:
     """
     if not is_whole(value) or value < least:
         raise ValueError(f"{name}={value!r}: use a whole number >= {least}{besides}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raise ValueError where a seed of random numbers is neither a whole number >= 0 nor None."""
+    if seed is not None:
+        check_whole("seed", seed, 0, ", or None")

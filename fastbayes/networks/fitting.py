@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.iteration import Convergence, check_iteration
 from fastbayes.core.picks import Picks, several
-from fastbayes.networks.graph.coded import Ints, from_counts, rows_of
+from fastbayes.networks.graph.coded import Floats, Ints, from_counts, rows_of
 from fastbayes.networks.graph.dag import DAG, ordered_parents
 from fastbayes.networks.graph.parameters import Completed, TablePrior, by_expectation
 from fastbayes.networks.graph.tables import NetworkTables
@@ -69,7 +70,8 @@ class LearnMixin(NetworkTables):
         missing
             "available" counts a row in those families in which it has no missing value; "em"
             fills in missing values by expectation maximisation, exactly, which networks with few
-            missing values in a row can; "category" makes missing a state, None.
+            missing values in a row can; "category" makes missing a state, None. Where a network
+            was made with the state None, it is one of "available", too, and none of "em".
         categorical
             Names, patterns or indices of columns whose numbers are states. In CSV, a state is the
             text that stands there.
@@ -125,7 +127,10 @@ class LearnMixin(NetworkTables):
         Notes
         -----
         One scan; memory is that of the tables, and with "em" that of the different rows. A
-        configuration of parents that never occurs has the row of the prior, 1 / r. Where the
+        configuration of parents that never occurs has the row of the prior, 1 / r. Expectation
+        maximisation climbs from tables of the rows in which a family is observed to one of several
+        local optima. A node that no row observes has states from `domains`, whose labels are
+        arbitrary: tables of its children begin with draws, always the same ones. Where the
         counts of all families do not fit, the widest ones are counted apart, in a scan each, and
         only configurations that occur are kept (`SparseTable`): `statistics_` is without these.
 
@@ -167,28 +172,43 @@ class LearnMixin(NetworkTables):
         )
         if missing != "em":
             stats, wide = reading.counted_apart(data, families)
-            return self._take(stats, rule, wide=wide)
+            return self._take(stats, rule, wide=wide, missing=missing)
         stats = reading.counted(data, self.nodes, families.values(), cells=self.nodes)
-        places = self._ordered_states(stats)[1]
+        places = self._ordered_states(stats, missing)[1]
         cells = stats.cells
         names = [stats.schema.names[j] for j in cells.columns]
         codes = [_placed(cells.keys[:, names.index(n)], places[n]) for n in self.nodes]
         place = {node: i for i, node in enumerate(self.nodes)}
-        even = TablePrior("bdeu", ess=1.0)
+        never = {n for n, column in zip(self.nodes, codes, strict=True) if column.max() < 0}
         found = by_expectation(
             Completed(np.stack(codes, axis=1), cells.counts[:, 0]),
             [str(node) for node in self.nodes],
             [tuple(place[p] for p in self.parents[node]) for node in self.nodes],
-            # From where nothing is missing; no cell is closed from the start.
-            [even.table(counts) for _, counts, _ in self._counts(stats, places, {})],
+            [*self._first_tables(self._counts(stats, places, {}), never)],
             rule,
             tol=tol,
             max_iter=max_iter,
         )
         tables = dict(zip(self.nodes, found.point, strict=True))
-        self._take(stats, rule, tables, convergence=found)
+        self._take(stats, rule, tables, convergence=found, missing=missing)
         found.warn()
         return self
+
+    def _first_tables(
+        self, counts: Iterable[tuple[str, Any, Any]], never: Container[str]
+    ) -> Iterator[Floats]:
+        """Yield the tables that expectation maximisation begins with: no cell of them is closed.
+
+        They are those of the rows in which a family is observed. Of children of nodes that `never`
+        are there is no such row. Even tables of these are a saddle point, at which the states of
+        the parent are alike, and no step leaves it: theirs are drawn, always the same.
+        """
+        even, random = TablePrior("bdeu", ess=1.0), np.random.default_rng(0)
+        for node, table, _ in counts:
+            if any(parent in never for parent in self.parents[node]):
+                yield random.dirichlet(np.ones(table.shape[-1]), table.shape[:-1])
+            else:
+                yield even.table(table)
 
     def _take(
         self,
@@ -197,9 +217,10 @@ class LearnMixin(NetworkTables):
         tables: Mapping[str, Any] | None = None,
         wide: Mapping[str, Wide] | None = None,
         convergence: Convergence | None = None,
+        missing: str = "category",
     ) -> Self:
         """Set states and tables, those of the counts unless given, and how they were found."""
-        states, places = self._ordered_states(stats)
+        states, places = self._ordered_states(stats, missing)
         if tables is None:
             tables = {
                 node: rule.table(counts)
@@ -224,7 +245,13 @@ class LearnMixin(NetworkTables):
             family = (*self.parents[node], node)
             if node not in wide:
                 counts = stats.families.group(next(groups))[..., 0]
-                yield node, np.ascontiguousarray(counts[np.ix_(*(places[n] for n in family))]), None
+                # A declared state beyond those that were counted: None, where nothing is missing.
+                more = [
+                    (0, max(0, int(places[n].max()) + 1 - size))
+                    for n, size in zip(family, counts.shape, strict=True)
+                ]
+                counts = np.pad(counts, more)[np.ix_(*(places[n] for n in family))]
+                yield node, np.ascontiguousarray(counts), None
                 continue
             columns = zip(wide[node].codes.T, family, strict=True)
             codes = np.stack([_placed(column, places[n]) for column, n in columns], axis=1)
@@ -233,13 +260,15 @@ class LearnMixin(NetworkTables):
             yield node, None, (shape, codes[known], wide[node].counts[known])
 
     def _as_known(
-        self, *, categorical: Picks, domains: Mapping[str, Any] | None, **options: Any
+        self, *, categorical: Picks, domains: Mapping[str, Any] | None, missing: str, **options: Any
     ) -> ReadOptions:
         """Return how data are read where the options leave open what the states say.
 
         States that were given are declared. Nodes that have bins keep them; the numbers of others
         that have states are categories.
         """
+        if missing == "available" and any(None in states for states in self._declared.values()):
+            missing = "category"  # counts of missing values that are no state are left out later
         bins = {n: cuts for n, cuts in self._cuts.items() if n not in (domains or {})}
         known = {n: [v for v in s if v is not None] for n, s in self._declared.items()}
         known = {n: values for n, values in known.items() if n not in bins}
@@ -251,18 +280,33 @@ class LearnMixin(NetworkTables):
             bins=bins,
             dates=self._parts,
             domains=known | dict(domains or {}),
+            missing=missing,
             **options,
         )
 
-    def _ordered_states(self, stats: Statistics) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
-        """Return the states of each node, declared and kept ones in order, and their codes."""
+    def _ordered_states(
+        self, stats: Statistics, missing: str
+    ) -> tuple[dict[str, list[Any]], dict[str, Ints]]:
+        """Return the states of each node, declared and kept ones in order, and their codes.
+
+        None is a state where `missing`, as the user said it, is "category" and a value is missing,
+        and where it was declared: one that was not counted has the code after all others.
+        """
         found = states_of(stats)
         kept = {**{n: self.states.get(n, ()) for n in self._cuts}, **self._declared}
         states, places = {}, {}
         for node in self.nodes:
-            listed = [v for v in kept.get(node, ()) if v in found[node]]
-            states[node] = [*listed, *(v for v in found[node] if v not in listed)]
-            places[node] = np.array([found[node].index(v) for v in states[node]], np.int64)
+            codes = {value: code for code, value in enumerate(found[node])}
+            gap = None in self._declared.get(node, ()) and missing in ("available", "category")
+            if gap:
+                codes.setdefault(None, len(codes))
+            elif missing != "category":
+                codes.pop(None, None)
+            # Decimals are counted as the floats that they are nearest to.
+            mine = [float(v) if isinstance(v, Decimal) else v for v in kept.get(node, ())]
+            listed = dict.fromkeys([*(v for v in mine if v in codes), *codes])
+            states[node] = [*listed]
+            places[node] = np.array([codes[value] for value in listed], np.int64)
         return states, places
 
     def score(
@@ -358,7 +402,7 @@ class LearnMixin(NetworkTables):
             rows = read_rows(data, replace(reading.of_nodes(self.nodes), progress=None))
             scores = FamilyScores(rows, rule)
             return rule.sign * scores.total(masks_of(self.parents, rows.names)) + 0.0  # never -0
-        _, places = self._ordered_states(stats)
+        _, places = self._ordered_states(stats, missing)
         total = float(stats.n_rows)
         parts = []
         for _, counts, cells in self._counts(stats, places, wide):
@@ -561,6 +605,11 @@ class LearnMixin(NetworkTables):
         [10, 13, 31]
         """
         if not (isinstance(source, DAG) or callable(source)):
+            if "search" in options:
+                raise ValueError(
+                    f"search={options['search']!r}: an order is searched by K2; leave it out, or "
+                    "use learn(order=...)"
+                )
             return cls.learn(source, search="k2", order=list(order), **options)
         if options:
             raise ValueError(f"{next(iter(options))}: only data can be scored; leave it out")
@@ -570,7 +619,7 @@ class LearnMixin(NetworkTables):
 
 
 def _placed(codes: NDArray[Any], places: Ints) -> Ints:
-    """Return codes in another order of the values; -1, missing, stays."""
-    back = np.full(len(places) + 1, -1, np.int64)
+    """Return codes in another order of the values; what has no place is missing, -1."""
+    back = np.full(max(int(codes.max(initial=-1)), int(places.max())) + 2, -1, np.int64)
     back[places] = np.arange(len(places))
     return back[codes]

@@ -98,7 +98,8 @@ class FormatsMixin(NetworkTables):
         -----
         `read_bif` gives the same network, to the last bit, where its nodes and states are text, or
         bins and None.
-        Of a table that keeps some rows alone, these and the `default` of the others are written.
+        Of a table that keeps some rows alone, these and the `default` of the others are written;
+        where `read_bif` makes a whole table of them, it says the same, but is not equal.
         """
         self._write(bif, path, force)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.date_parts import DatePart
-from fastbayes.core.domains import array_of
+from fastbayes.core.domains import array_of, canonical_values, is_category
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.core.schema import Feature, Schema
@@ -369,8 +369,9 @@ class QueryMixin(NetworkTables):
         Returns
         -------
         numpy.ndarray
-            (n_rows, states of the target); rows sum to 1. Of rows with a value in the whole Markov
-            blanket only that is looked at: such a row is impossible where the blanket is.
+            (n_rows, states of the target); rows sum to 1. What observed nodes cut off from the
+            target is not looked at: a row is impossible where the rest of it is. One that is so
+            only elsewhere has the posterior that the rest gives; `log_evidences` says -inf of it.
 
         Raises
         ------
@@ -610,6 +611,13 @@ def opened(
     texts = [n for n in names if n in cuts and n in there and is_text(source.schema.field(n).type)]
     whole = schema_for(states, {n: points for n, points in cuts.items() if n not in texts})
     features = tuple(replace(f, part=dated.get(f.name)) for f in whole.features if f.name in names)
+    for feature in features:
+        if feature.values is not None and not is_category(feature.values.type):
+            raise SchemaError(
+                f"node {feature.name!r}: its states are {feature.values.type}, which are no "
+                "categories of a column; give the network its states as text, and cast the column "
+                "to string"
+            )
     schema = replace(whole, features=features, null_values=tuple(null_values or ()))
     return NetworkRows(
         source.only([*schema.columns, *([weight] if weight else [])]) if names else source,
@@ -718,6 +726,8 @@ def schema_for(states: Mapping[str, Sequence[Any]], cuts: Mapping[str, Floats]) 
         known = [value for value in values if value is not None]
         try:
             column = array_of(known)
+            if is_category(column.type):  # others, such as dates, are refused where they are read
+                column = canonical_values(node, column)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 f"node {node!r}: its states {known} are of several types; no column has such"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.files import atomic, check_target
-from fastbayes.core.numbers import check_whole
+from fastbayes.core.numbers import check_seed, check_whole
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.networks.graph.coded import Floats, Ints, SparseTable
 from fastbayes.networks.graph.query_result import as_column
@@ -182,10 +182,13 @@ class SampleMixin(NetworkTables):
                     progress(batch.num_rows)
 
     def _columns(self) -> pa.Schema:
-        kinds = [as_column(self.states[node]).type for node in self.nodes]
-        coded = pa.dictionary(pa.int32(), pa.string())
-        kinds = [coded if pa.types.is_string(kind) else kind for kind in kinds]
+        kinds = [values.type for values in self._values()]
         return pa.schema(list(zip(map(str, self.nodes), kinds, strict=True)))
+
+    def _values(self) -> list[pa.Array]:
+        """Return the states of each node, of which text is encoded, and None is null."""
+        columns = [as_column(self.states[node]) for node in self.nodes]
+        return [c.dictionary_encode() if pa.types.is_string(c.type) else c for c in columns]
 
     def _batches(
         self,
@@ -197,10 +200,10 @@ class SampleMixin(NetworkTables):
     ) -> Iterator[pa.RecordBatch]:
         self._check_fitted()
         check_whole("n", n, 0)
+        check_seed(seed)
         steps = inference.drawing(self.coded(sparse=True), self._evidence(evidence), max_cells)
         draws = [_Draw.of(step) for step in steps]
-        schema = self._columns()
-        values = [as_column(self.states[node]) for node in self.nodes]
+        schema, values = self._columns(), self._values()
         entropy = np.random.SeedSequence(seed).entropy
 
         def drawn(chunk: int) -> pa.RecordBatch:
@@ -209,13 +212,7 @@ class SampleMixin(NetworkTables):
             codes: dict[int, Ints] = {}
             for draw in draws:
                 codes[draw.node] = draw.codes(codes, random.random(rows))
-            indices = [pa.array(codes[v].astype(np.int32)) for v in range(len(values))]
-            columns = [
-                pa.DictionaryArray.from_arrays(places, known)
-                if pa.types.is_dictionary(field.type)
-                else known.take(places)
-                for places, known, field in zip(indices, values, schema, strict=True)
-            ]
+            columns = [known.take(pa.array(codes[v])) for v, known in enumerate(values)]
             return pa.RecordBatch.from_arrays(columns, schema=schema)
 
         return in_order(drawn, range(-(-int(n) // CHUNK)), resolved_threads(threads))

@@ -59,6 +59,9 @@ class NodeStates:
         if self.cuts is None:
             if (text := _text(plain)) in self.codes:
                 return self.codes[text]
+            alike = [code for state, code in self.codes.items() if _same_number(state, plain)]
+            if len(alike) == 1:
+                return alike[0]
             raise self._unknown(value)
         if math.isinf(number):
             raise ValueError(
@@ -89,6 +92,23 @@ def _as_float(value: Any) -> float | None:
         return float(value) if number else None
     except OverflowError:  # of a whole number
         return math.inf if value > 0 else -math.inf
+
+
+def _same_number(state: Any, number: Any) -> bool:
+    """Return whether a state is a number in other words: "1e+10", or a decimal beside a float."""
+    value = _as_float(number)
+    if isinstance(number, bool) or value is None or math.isinf(value):
+        return False
+    if not isinstance(state, str):
+        return Decimal in (type(state), type(number)) and _as_float(state) == value
+    if not state.isascii() or "_" in state:  # which Python reads as numbers, and nobody else does
+        return False
+    try:
+        found = float(state)
+    except ValueError:
+        return False
+    # Whole numbers that floats do not tell apart are written with all digits.
+    return found == value and not (abs(found) >= 2**53 and state.lstrip("+-").isdigit())
 
 
 def _text(number: Any) -> str:

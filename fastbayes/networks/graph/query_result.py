@@ -103,7 +103,7 @@ class QueryResult:
         codes = np.indices(self.probabilities.shape).reshape(len(self.targets), -1)
         columns = [as_column(values) for values in self.states]
         found: dict[str, Any] = {
-            name: column.take(pa.array(code))
+            str(name): column.take(pa.array(code))
             for name, column, code in zip(self.targets, columns, codes, strict=True)
         }
         for name, figures in self.figures.items():
@@ -118,7 +118,7 @@ class QueryResult:
         return {"probability": self.probabilities, **known}
 
     def __str__(self) -> str:
-        lines = [[*self.targets, *self.figures], *itertools.islice(self.rows(), SHOWN)]
+        lines = [[*map(str, self.targets), *self.figures], *itertools.islice(self.rows(), SHOWN)]
         text = aligned(lines, len(self.targets))
         if self.probabilities.size > SHOWN:
             text.append(f"... and {self.probabilities.size - SHOWN:,} more")

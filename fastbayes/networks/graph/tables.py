@@ -65,10 +65,10 @@ class NetworkTables(DAG):
 
     def _fill(self, states: Mapping[str, Sequence[Any]], tables: Mapping[str, ArrayLike]) -> None:
         """Set states and tables; nothing is set where they do not fit."""
-        known = {node: tuple(states[node]) for node in self.nodes}
+        known = {node: _listed(node, states[node]) for node in self.nodes}
         by_node = {node: NodeStates(node, values) for node, values in known.items()}
         for node, values in known.items():
-            if not values or len(by_node[node].codes) < len(values):
+            if len(by_node[node].codes) < len(values):
                 raise ValueError(f"node {node!r}: its states {list(values)} are not distinct")
             _check_numbers(node, values)
         filled = {node: self._checked(node, known, tables) for node in self.nodes}
@@ -97,7 +97,7 @@ class NetworkTables(DAG):
         if node not in tables:
             raise ValueError(f"node {node!r} has no table")
         given = tables[node]
-        table = given if isinstance(given, SparseTable) else np.array(given, np.float64)
+        table = given if isinstance(given, SparseTable) else _as_numbers(node, given)
         rows: Floats = given.rows if isinstance(given, SparseTable) else np.asarray(table)
         shape = tuple(len(states[n]) for n in (*self.parents[node], node))
         if table.shape != shape:
@@ -130,7 +130,7 @@ class NetworkTables(DAG):
 
     def _check_fitted(self) -> None:
         if not self.tables and self.nodes:
-            raise not_fitted("BayesianNetwork")
+            raise not_fitted("BayesianNetwork", statistics=False)
 
     def coded(self, *, sparse: bool = False) -> Coded:
         """Return the network as numbers, nodes in the order of `nodes`.
@@ -207,15 +207,16 @@ class NetworkTables(DAG):
         self._check_fitted()
         self._named([node])
         family, table = [*self.parents[node], node], self.tables[node]
+        names = [*map(str, family)]
         if isinstance(table, SparseTable):
             codes, cells = table.kept()
         else:
             codes, cells = np.indices(table.shape).reshape(len(family), -1), table.ravel()
         columns = {
-            name: as_column(self.states[name]).take(pa.array(code))
-            for name, code in zip(family, codes, strict=True)
+            name: as_column(self.states[n]).take(pa.array(code))
+            for name, n, code in zip(names, family, codes, strict=True)
         }
-        return pa.table({**columns, free_name("probability", family): cells})
+        return pa.table({**columns, free_name("probability", names): cells})
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, Any]) -> Self:
@@ -323,6 +324,30 @@ class NetworkTables(DAG):
         self._named(given)
         place = {node: i for i, node in enumerate(self.nodes)}
         return {place[node]: self._states[node].code(value) for node, value in given.items()}
+
+
+def _listed(node: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the states of a node as Python's values, or numpy's; Arrow's are made Python's."""
+    try:
+        listed = tuple(v.as_py() if isinstance(v, pa.Scalar) else v for v in values)
+        hash(listed)
+    except TypeError as error:
+        raise ValueError(
+            f"node {node!r}: its states are {values!r} ({error}); list values, text or numbers"
+        ) from None
+    if not listed:
+        raise ValueError(f"node {node!r} has no states; list one or more")
+    return listed
+
+
+def _as_numbers(node: str, table: Any) -> Floats:
+    """Return a copy of a table, or raise ValueError where it is no array of real numbers."""
+    try:
+        if np.iscomplexobj(table):  # numpy would leave out a part, and warn
+            raise TypeError("they are complex")
+        return np.array(table, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"node {node!r}: its table is no array of numbers ({error})") from error
 
 
 def _check_numbers(node: str, values: Sequence[Any]) -> None:

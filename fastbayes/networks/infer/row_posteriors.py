@@ -365,31 +365,38 @@ class RowEvidence:
 
     def _summed(self, columns: Mapping[int, NDArray[Any]], n_rows: int) -> Floats:
         """Return ln P of rows in which something is not observed."""
-        if self._network is None:
-            self._network = self._with_places_for_missing()
         sizes = self.coded.sizes
         codes = np.empty((len(sizes), n_rows), np.uint32)
         for v, size in enumerate(sizes.tolist()):
             codes[v] = np.minimum(columns[v], size) if v in columns else size
+        if self._wide:
+            some, which = np.unique(codes, axis=1, return_inverse=True)
+            return np.array([self._alone(row) for row in some.T])[which.ravel()]
+        if self._network is None:
+            self._network = self._with_places_for_missing()
         group = Codes(np.arange(len(sizes)), codes, sizes + 2)
         out = np.zeros((n_rows, 1))
         self._network.add([group], out)
         return out[:, 0]
 
+    def _alone(self, row: NDArray[Any]) -> float:
+        """Return ln P of one row: its table of each node is as small as what it observes says."""
+        seen = np.flatnonzero(row < self.coded.sizes).tolist()
+        return inference.log_evidence(self.coded, {v: int(row[v]) for v in seen})
+
+    @property
+    def _wide(self) -> bool:
+        """Whether some table, with places for missing values, would be too large."""
+        sizes, tables = self.coded.sizes, enumerate(self.logs)
+        return any(
+            isinstance(logs, SparseTable)
+            or math.prod(float(sizes[u]) + 2 for u in (*self.coded.parents[v], v)) > LARGEST
+            for v, logs in tables
+        )
+
     def _with_places_for_missing(self) -> Network:
         coded = self.coded
-        families, tables = [], []
-        for v in coded.order:
-            family = (*coded.parents[v], v)
-            cells = math.prod(map(float, [int(coded.sizes[u]) + 2 for u in family]))
-            logs = self.logs[v]
-            if cells > LARGEST or isinstance(logs, SparseTable):
-                raise MemoryLimitError(
-                    f"node {coded.names[v]!r}: its table, with places for missing values, takes "
-                    f"{cells:,.0f} numbers, over {LARGEST:,}: it has too many parents for rows in "
-                    "which something is missing; leave these out, or learn with max_parents"
-                )
-            families.append(family)
-            tables.append(np.pad(logs, [(0, 2)] * logs.ndim)[..., None])
+        families = [(*coded.parents[v], v) for v in coded.order]
+        tables = [np.pad(self.logs[f[-1]], [(0, 2)] * len(f))[..., None] for f in families]
         hidden = [np.arange(int(n) + 2) >= n for n in coded.sizes]
         return Network(families, tables, hidden, coded.sizes, coded.names)

@@ -280,7 +280,7 @@ class NetworkBuilder:
             off = np.abs(sums - 1)
             row = int(off.argmax())
             place = table.place(row)
-            if off[row] > self._most_off:
+            if off[row] > self._most_off + ROUNDING * r:
                 message = f"{self._given(family, place)}: the probabilities sum to {sums[row]:.9g}"
                 if self._sums_otherwise(family):
                     message += "; a table counts the node's states slowest, its last parent's first"
@@ -301,8 +301,9 @@ class NetworkBuilder:
         """Return whether a table that counts its node slowest would be one if it did fastest."""
         if family.table is None or not family.node_first:
             return False
-        rows = np.array(family.table.numbers).reshape(-1, self._sizes(family)[-1])
-        return bool((np.abs(rows.sum(axis=1) - 1) <= WRITTEN).all())
+        r = self._sizes(family)[-1]
+        rows = np.array(family.table.numbers).reshape(-1, r)
+        return bool((np.abs(rows.sum(axis=1) - 1) <= WRITTEN + ROUNDING * r).all())
 
     def _row_at(self, family: Family, place: int) -> int:
         for row in family.rows:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import DataError, MemoryLimitError, warn
+from fastbayes.core.numbers import check_seed, check_whole
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.gibbs import LANES, CountedGroups
@@ -227,8 +228,8 @@ def gibbs_of_groups(
         ("chains", chains, 1),
         ("max_block", max_block, 1),
     ):
-        if value < least:
-            raise ValueError(f"{name}={value}: it must be {least} or more")
+        check_whole(name, value, least)
+    check_seed(seed)
     each = -(-draws // chains)
     check_cells(coded, groups, chains * 4)
     asked = asked_of(coded, groups)
@@ -416,8 +417,8 @@ def weighting_of_groups(
     Fung and Chang 1990; Shachter and Peot 1990. The standard error is that of a ratio: Owen,
     Monte Carlo theory, methods and examples, 2013, equation 9.8.
     """
-    if draws < 1:
-        raise ValueError(f"draws={draws}: it must be 1 or more")
+    check_whole("draws", draws, 1)
+    check_seed(seed)
     check_cells(coded, groups, 4)
     asked = asked_of(coded, groups)
     edges, cells = asked.target_at.tolist(), int(asked.cell_at[-1])

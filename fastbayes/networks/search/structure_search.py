@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastbayes.core.numbers import check_whole
+from fastbayes.core.numbers import check_seed, check_whole, is_number
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.networks.graph.dag import DAG, pairs
 from fastbayes.networks.search.node_rows import ReadOptions, read_rows
@@ -126,12 +126,13 @@ class SearchOptions:
                 "search='chow_liu' is a tree over all nodes: leave out required, forbidden and "
                 "max_parents, or use another search"
             )
-        for name in ("max_parents", "restarts"):
-            value = getattr(self, name)
-            if value is not None:
-                check_whole(name, value, 0)
-        if self.time_limit is not None and not self.time_limit >= 0:
-            raise ValueError(f"time_limit={self.time_limit!r}: use seconds >= 0")
+        if self.max_parents is not None:
+            check_whole("max_parents", self.max_parents, 0)
+        check_whole("restarts", self.restarts, 0)
+        check_seed(self.seed)
+        seconds = self.time_limit
+        if seconds is not None and not (is_number(seconds) and seconds >= 0):
+            raise ValueError(f"time_limit={seconds!r}: use seconds >= 0")
 
 
 def learned(
@@ -237,9 +238,10 @@ def _limits(names: Sequence[str], asked: SearchOptions) -> tuple[Limits, list[in
         for what, edges in (("required", asked.required), ("forbidden", asked.forbidden))
     )
     places: list[int] = []
-    if (order := asked.order) is not None:
-        if sorted(order) != sorted(names):
-            raise ValueError(f"order={list(order)}: name every one of {list(names)} once")
+    if asked.order is not None:
+        order = [*asked.order]  # an iterator would be at its end after the check
+        if len(order) != len(names) or any(name not in order for name in names):
+            raise ValueError(f"order={order}: name every one of {list(names)} once")
         places = [names.index(name) for name in order]
         before = 0
         for v in places:
