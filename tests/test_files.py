@@ -9,6 +9,8 @@ import shutil
 import struct
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -471,6 +473,45 @@ def test_atomic__target_that_appears_meanwhile(tmp_path: Path) -> None:
         target.write_text("theirs")
     assert target.read_text() == "theirs"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_atomic__a_target_that_is_another_than_was_read(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    for theirs in ("theirs", "as long"):
+        target.write_text("of both")
+        read = files.version_of(target)
+        with (
+            pytest.raises(DataError, match=r"a was written by another process .* run it again"),
+            files.atomic(target, force=True, expecting=read) as temporary,
+        ):
+            temporary.write_text("mine")
+            (tmp_path / "another").write_text(theirs)
+            (tmp_path / "another").replace(target)
+        assert target.read_text() == theirs
+    with files.atomic(target, force=True, expecting=files.version_of(target)) as temporary:
+        temporary.write_text("mine")
+    assert target.read_text() == "mine"
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_atomic__of_many_that_expect_the_same_one_replaces_it(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_text("of all")
+    read, together = files.version_of(target), threading.Barrier(8)
+
+    def replaced(mine: int) -> bool:
+        try:
+            with files.atomic(target, force=True, expecting=read) as temporary:
+                temporary.write_text(str(mine))
+                together.wait()
+        except DataError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = [*pool.map(replaced, range(8))]
+    assert won.count(True) == 1
+    assert target.read_text() == str(won.index(True))
 
 
 def test_atomic__follows_a_link_and_keeps_usual_permissions(tmp_path: Path) -> None:
