@@ -188,6 +188,14 @@ def test_merge__into_one_of_its_inputs_that_another_wrote_meanwhile(
     assert fb.Statistics.load(parts[0]).n_rows == 180
 
 
+def test_update__a_file_that_is_there_but_not_named_is_not_gone(lake: Path) -> None:
+    some = fb.count(lake / "1.parquet", "y")
+    said = r"1\.parquet is not among the files that are named.*; name it, too, or count the new"
+    with pytest.raises(fb.DataError, match=said):
+        fb.count(lake / "2.parquet", "y", update=some)
+    assert fb.count([lake / "1.parquet", lake / "2.parquet"], "y", update=some).n_rows == 120
+
+
 def test_update__a_clock_that_goes_back_changes_nothing(lake: Path) -> None:
     """New and changed files are recognised by what they are, not by whether they are younger."""
     late = lake / "3.parquet"
