@@ -21,8 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
+from fastbayes.generate import generate
 
 HEADER = {"class": "NaiveBayes", "alpha": 0.1, "names": ["a", "ü", "\ud800"], "none": None}
 ARRAYS = {
@@ -512,6 +514,33 @@ def test_atomic__of_many_that_expect_the_same_one_replaces_it(tmp_path: Path) ->
         won = [*pool.map(replaced, range(8))]
     assert won.count(True) == 1
     assert target.read_text() == str(won.index(True))
+
+
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("s3://bucket/out", "write to a path of this machine"),
+        ("memory://out/p", "write to a path of this machine"),
+        ("file:///there/a%20b", "name the path, /there/a b"),
+    ],
+)
+def test_target__a_uri_is_refused_though_it_could_be_a_path(
+    uri: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(uri).parent.mkdir(parents=True)
+    Path("rows.csv").write_text("x,y\na,p\nb,q\n")
+    before = [*tmp_path.rglob("*")]
+    model = fb.NaiveBayes().fit("rows.csv", "y")
+    for written in (
+        lambda: model.save(uri, force=True),
+        lambda: fb.predict_to(model, "rows.csv", uri, force=True),
+        lambda: fb.count("rows.csv", "y", checkpoint=uri),
+        lambda: generate("flights", 1, uri),
+    ):
+        with pytest.raises(DataError, match=f"{uri} is a URI.*{remedy}"):
+            written()
+    assert [*tmp_path.rglob("*")] == before
 
 
 def test_atomic__follows_a_link_and_keeps_usual_permissions(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +94,7 @@ DAMAGE = (
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
 PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What tells a file from those that take its place: inode, bytes, ns since 1970; () for no file.
 Version: TypeAlias = tuple[int, ...]
@@ -510,9 +512,29 @@ def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def scheme_of(name: str) -> str | None:
+    """Return the scheme of a URI, None for a path."""
+    found = _SCHEME.match(name)
+    return None if found is None else found[1].lower()
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Raise DataError where the target is a URI, of which the system would make directories."""
+    name = os.fspath(path)
+    scheme = scheme_of(name)
+    remedy = "write to a path of this machine, and copy from there"
+    if scheme == "file":
+        remedy = f"name the path, {unquote(name.partition('://')[2])}"
+    refuse(scheme is not None, f"{name} is a URI, and those are only read: {remedy}")
+
+
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return what a path leads to; DataError for "", which would be the working directory."""
+    """Return what the path of a target leads to.
+
+    DataError for a URI, and for "", which would be the working directory.
+    """
     refuse(not os.fspath(path), "the path to write to is empty: name a file, or a directory")
+    check_local(path)
     target = Path(os.path.realpath(path))
     with _telling(path):  # of a name that is too long
         target.is_dir()

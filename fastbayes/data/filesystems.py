@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.extras import needed
+from fastbayes.core.files import scheme_of
 from fastbayes.data.segments import first_line
 
 T = TypeVar("T")
@@ -26,7 +27,6 @@ ANSWER_SECONDS = 8.0
 # What to do where it does not.
 CHECK = "check address, network and credentials (`storage_options`)"
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # File systems of pyarrow that take options.
 _ARROW = {
     "s3": "S3FileSystem",
@@ -42,12 +42,6 @@ _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
 _IN_USE: WeakValueDictionary[str, pafs.FileSystem] = WeakValueDictionary()
 # Those that ask whether there is an answer, as long.
 _FIRST: dict[str, pafs.FileSystem] = {}
-
-
-def scheme_of(name: str) -> str | None:
-    """Return the scheme of a URI, None for a path."""
-    found = _SCHEME.match(name)
-    return None if found is None else found[1].lower()
 
 
 def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem, str]:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, FileFormatError, refuse
+from fastbayes.core.files import scheme_of
 from fastbayes.core.ledger import digest_of
-from fastbayes.data.filesystems import CHECK, answered, file_system, scheme_of
+from fastbayes.data.filesystems import CHECK, answered, file_system
 from fastbayes.data.segments import OnError, leaving_out, reading
 
 FORMATS = {
