@@ -94,6 +94,8 @@ DAMAGE = (
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
 PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
+# Schemes of servers that are asked for each file, in whose URIs a query may follow the path.
+WEB = ("http", "https")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What tells a file from those that take its place: inode, bytes, ns since 1970; () for no file.

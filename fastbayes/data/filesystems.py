@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.extras import needed
-from fastbayes.core.files import scheme_of
+from fastbayes.core.files import WEB, scheme_of
 from fastbayes.data.segments import first_line
 
 T = TypeVar("T")
@@ -35,6 +35,8 @@ _ARROW = {
     "abfs": "AzureFileSystem",
     "abfss": "AzureFileSystem",
 }
+# Schemes whose URIs pyarrow parses.
+_PARSED = (*_ARROW, "file", "hdfs", "viewfs")
 # What a store of S3 is given where nothing is said: requests that are not answered end.
 _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
 # Stores of S3 that somebody uses, by what they were made of. While requests of one are under way no
@@ -67,8 +69,9 @@ def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem,
             found, path = pafs.FileSystem.from_uri(name)
             return found, path
         except pa.ArrowInvalid as error:
-            if "nrecognized filesystem type" not in str(error):
-                raise DataError(f"{name}: {first_line(error)}") from error
+            if scheme in _PARSED and "nrecognized filesystem type" not in str(error):
+                remedy = "; write a blank as %20" if " " in name else ""
+                raise DataError(f"{name}: {first_line(error)}{remedy}") from error
     return _by_fsspec(name, scheme or "", options)
 
 
@@ -103,7 +106,7 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
     said = f"{name}: {scheme}:// needs fsspec; pip install 'fastbayes[fsspec]', or give filesystem="
     fsspec = needed("fsspec", said, DataError)
     given = dict(options)
-    if scheme in ("http", "https"):
+    if scheme in WEB:
         given.setdefault("client_kwargs", {})
         given["get_client"] = given.get("get_client", _client)
     try:
@@ -115,6 +118,23 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
             f"{name}: {first_line(error)}; install what it names, or give filesystem="
         ) from error
     return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+
+
+def why_not_found(fs: pafs.FileSystem, path: str) -> str:
+    """Return why there is no file at a path: of HTTP what its server answers, if anything."""
+    missing = "no such file or directory"
+    if scheme_of(path) not in WEB:
+        return missing
+    try:
+        fs.handler.fs.info(path)
+    except FileNotFoundError as error:
+        cause: Any = error.__cause__
+        status = getattr(cause, "status", None)
+        if cause is None or status in (404, 410):
+            return missing
+        said = first_line(cause) if status is None else f"its server says {status} {cause.message}"
+        return f"{said}; {CHECK}"
+    return missing
 
 
 async def _client(**given: Any) -> Any:
