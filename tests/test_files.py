@@ -9,6 +9,8 @@ import shutil
 import struct
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import fastbayes as fb
 from fastbayes.core import files
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError
+from fastbayes.generate import generate
 
 HEADER = {"class": "NaiveBayes", "alpha": 0.1, "names": ["a", "ü", "\ud800"], "none": None}
 ARRAYS = {
@@ -471,6 +475,72 @@ def test_atomic__target_that_appears_meanwhile(tmp_path: Path) -> None:
         target.write_text("theirs")
     assert target.read_text() == "theirs"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_atomic__a_target_that_is_another_than_was_read(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    for theirs in ("theirs", "as long"):
+        target.write_text("of both")
+        read = files.version_of(target)
+        with (
+            pytest.raises(DataError, match=r"a was written by another process .* run it again"),
+            files.atomic(target, force=True, expecting=read) as temporary,
+        ):
+            temporary.write_text("mine")
+            (tmp_path / "another").write_text(theirs)
+            (tmp_path / "another").replace(target)
+        assert target.read_text() == theirs
+    with files.atomic(target, force=True, expecting=files.version_of(target)) as temporary:
+        temporary.write_text("mine")
+    assert target.read_text() == "mine"
+    assert [*tmp_path.iterdir()] == [target]
+
+
+def test_atomic__of_many_that_expect_the_same_one_replaces_it(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    target.write_text("of all")
+    read, together = files.version_of(target), threading.Barrier(8)
+
+    def replaced(mine: int) -> bool:
+        try:
+            with files.atomic(target, force=True, expecting=read) as temporary:
+                temporary.write_text(str(mine))
+                together.wait()
+        except DataError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = [*pool.map(replaced, range(8))]
+    assert won.count(True) == 1
+    assert target.read_text() == str(won.index(True))
+
+
+@pytest.mark.parametrize(
+    ("uri", "remedy"),
+    [
+        ("s3://bucket/out", "write to a path of this machine"),
+        ("memory://out/p", "write to a path of this machine"),
+        ("file:///there/a%20b", "name the path, /there/a b"),
+    ],
+)
+def test_target__a_uri_is_refused_though_it_could_be_a_path(
+    uri: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(uri).parent.mkdir(parents=True)
+    Path("rows.csv").write_text("x,y\na,p\nb,q\n")
+    before = [*tmp_path.rglob("*")]
+    model = fb.NaiveBayes().fit("rows.csv", "y")
+    for written in (
+        lambda: model.save(uri, force=True),
+        lambda: fb.predict_to(model, "rows.csv", uri, force=True),
+        lambda: fb.count("rows.csv", "y", checkpoint=uri),
+        lambda: generate("flights", 1, uri),
+    ):
+        with pytest.raises(DataError, match=f"{uri} is a URI.*{remedy}"):
+            written()
+    assert [*tmp_path.rglob("*")] == before
 
 
 def test_atomic__follows_a_link_and_keeps_usual_permissions(tmp_path: Path) -> None:

@@ -104,6 +104,94 @@ def test_http__on_the_loopback(lake: Path) -> None:
             counted(f"http://{host}/bucket/no.csv")
 
 
+def test_http__a_list_of_links_tells_no_sizes(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("aiohttp")
+    answer = Store.do_GET
+
+    def listing(store: Store, *, head: bool = False) -> None:
+        if not store.path.strip("/").endswith("bucket"):
+            answer(store, head)
+            return
+        links = b'<a href="one.csv">one</a><a href="gone.txt">gone</a>'
+        store._answer(200, links, head, Content_Type="text/html")
+
+    monkeypatch.setattr(Store, "do_GET", listing)
+    with serving(lake) as host:
+        assert counted(f"http://{host}/bucket/*.csv") == counted(lake / "bucket" / "one.csv")
+        with pytest.raises(fb.DataError, match=r"gone\.txt: no such file"):
+            counted(f"http://{host}/bucket/*.txt")
+
+
+def test_http__a_query_is_no_part_of_the_name(lake: Path) -> None:
+    pytest.importorskip("aiohttp")
+    with serving(lake) as host:
+        there = counted(f"http://{host}/bucket/one.csv?token=a/b.c")
+        assert there == counted(lake / "bucket" / "one.csv")
+        with pytest.raises(fb.DataError, match=r"no\.csv\?token=1: no such file"):
+            counted(f"http://{host}/bucket/no.csv?token=1")
+
+
+def test_http__a_server_without_ranges_or_sizes(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp")
+    answer, send = Store.do_GET, Store.send_header
+
+    def whole(store: Store, *, head: bool = False) -> None:
+        del store.headers["Range"]
+        answer(store, head=head)
+
+    def but_size(store: Store, name: str, value: str) -> None:
+        if name == "Content-Length":
+            name, value = "Connection", "close"
+        send(store, name, value)
+
+    monkeypatch.setattr(Store, "do_GET", whole)
+    with serving(lake) as host:
+        name = f"http://{host}/bucket/one.csv"
+        assert counted(name) == counted(lake / "bucket" / "one.csv")
+        days = f"http://{host}/bucket/lake/day=1/part.parquet"
+        with pytest.raises(fb.FileFormatError, match=r"parquet: .* range requests; download"):
+            counted(days)
+        monkeypatch.setattr(Store, "send_header", but_size)
+        with pytest.raises(fb.FileFormatError, match=r"one\.csv: its store does not say how many"):
+            counted(name)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500])
+def test_http__what_the_server_answers_is_said(
+    lake: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp")
+
+    def refused(store: Store, *, head: bool = False) -> None:
+        store._answer(status, b"", head)
+
+    monkeypatch.setattr(Store, "do_GET", refused)
+    with serving(lake) as host:
+        name = f"http://{host}/bucket/one.csv"
+        with pytest.raises(fb.DataError, match=rf"one\.csv: its server says {status} \w+.*; check"):
+            counted(name)
+
+
+def test_http__nobody_listens() -> None:
+    pytest.importorskip("aiohttp")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(fb.DataError, match=r"one\.csv: Cannot connect to host .*; check address"):
+        counted(f"http://{host}/one.csv")
+
+
+def test_blanks__in_uris(memory: str, tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe("/bucket/a b.csv", b"y,x\nno,1\nyes,2\n")
+    assert counted(f"{memory}/a b.csv").n_rows == 2
+    (tmp_path / "a b.csv").write_text("y,x\nno,1\nyes,2\n")
+    with pytest.raises(fb.DataError, match=r"a b\.csv: .*; write a blank as %20"):
+        counted(f"file://{tmp_path}/a b.csv")
+    assert counted(f"file://{tmp_path}/a%20b.csv").n_rows == 2
+
+
 @pytest.fixture
 def silent() -> Iterator[str]:
     """Return the address of what takes connections and never says a word."""

@@ -145,6 +145,57 @@ def test_update__files_that_changed_or_are_gone_are_named(lake: Path) -> None:
         fb.count(lake, "y", update=some)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_update__of_two_at_once_the_later_loses_nothing_of_the_first(
+    lake: Path, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, count = lake.parent / "u.fbs", fb.count
+    update = ("--target", "y", "--update", "-o", out)
+    old = [lake / "0.parquet"] if there else []
+    if there:
+        run("count", *old, *update)
+
+    def while_another_ends(*args: Any, **options: Any) -> fb.Statistics:
+        monkeypatch.setattr(fb, "count", count)
+        run("count", *old, lake / "1.parquet", *update)
+        return count(*args, **options)
+
+    monkeypatch.setattr(fb, "count", while_another_ends)
+    said = run("count", lake, *update, code=1).stderr
+    assert "u.fbs was written by another process since it was read" in said
+    assert fb.Statistics.load(out).n_rows == 60 * (1 + there)
+    run("count", lake, *update)
+    assert fb.Statistics.load(out).n_rows == 240
+
+
+def test_merge__into_one_of_its_inputs_that_another_wrote_meanwhile(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, merge = [lake.parent / f"{i}.fbs" for i in range(3)], fb.merge
+    for i, part in enumerate(parts):
+        run("count", lake / f"{i}.parquet", "--target", "y", "-o", part)
+
+    def while_another_ends(*args: Any, **options: Any) -> fb.Statistics:
+        monkeypatch.setattr(fb, "merge", merge)
+        total = merge(*args, **options)
+        run("merge", parts[0], parts[1], "-o", parts[0])
+        return total
+
+    monkeypatch.setattr(fb, "merge", while_another_ends)
+    said = run("merge", parts[0], parts[2], "-o", parts[0], code=1).stderr
+    assert "0.fbs was written by another process since it was read" in said
+    run("merge", parts[0], parts[2], "-o", parts[0])
+    assert fb.Statistics.load(parts[0]).n_rows == 180
+
+
+def test_update__a_file_that_is_there_but_not_named_is_not_gone(lake: Path) -> None:
+    some = fb.count(lake / "1.parquet", "y")
+    said = r"1\.parquet is not among the files that are named.*; name it, too, or count the new"
+    with pytest.raises(fb.DataError, match=said):
+        fb.count(lake / "2.parquet", "y", update=some)
+    assert fb.count([lake / "1.parquet", lake / "2.parquet"], "y", update=some).n_rows == 120
+
+
 def test_update__a_clock_that_goes_back_changes_nothing(lake: Path) -> None:
     """New and changed files are recognised by what they are, not by whether they are younger."""
     late = lake / "3.parquet"

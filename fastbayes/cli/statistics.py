@@ -52,7 +52,15 @@ from fastbayes.cli.show import (
 )
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import decoded, default_kind
-from fastbayes.core.files import DIGEST_KEY, HEADER_KEY, check_apart, check_target
+from fastbayes.core.files import (
+    DIGEST_KEY,
+    HEADER_KEY,
+    Version,
+    atomic,
+    check_apart,
+    check_target,
+    version_of,
+)
 from fastbayes.core.text_tables import visible
 from fastbayes.data.lake_tables import delta_table
 from fastbayes.data.source import open_source
@@ -165,8 +173,9 @@ def count(
         raise click.UsageError("--discretize goes without --update and --schema, which say that")
     if schema is not None:
         options["schema"] = statistics_from(schema)
+    before = version_of(output) if update else None
     if update:
-        options["update"] = statistics_from(output) if Path(output).exists() else True
+        options["update"] = statistics_from(output) if before else True
     files = source = files_of(data[0] if len(data) == 1 else [*data], options)
     if isinstance(files, fb.Files) and files.on_error != "stop":
         options["on_error"] = "skip"
@@ -193,8 +202,15 @@ def count(
         _refuse(output)
     done = again or stats is options.get("update")
     if not done:
-        stats.save(output, force=force or update)
+        _save(stats, output, force=force or update, before=before)
     _report(stats, output, as_json, "already complete: " * done, **rejected(files))
+
+
+def _save(stats: fb.Statistics, output: str, *, force: bool, before: Version | None) -> None:
+    """Write statistics; what they were added to, its version `before`, may not be another now."""
+    blob = stats.to_bytes()
+    with atomic(output, force=force, expecting=before) as temporary:
+        temporary.write_bytes(blob)
 
 
 def _refuse(output: str, _: int = 0) -> None:
@@ -246,14 +262,15 @@ def merge(
     changes nothing.
     """
     added = {Path(path).resolve() for path in files}
-    force = force or Path(output).resolve() in added
+    before = version_of(output) if Path(output).resolve() in added else None
+    force = force or before is not None
     check_target(output, force=force)
     check_apart(output, (path for path in minus if Path(path).resolve() not in added))
     if not allow_overlap:
         _once(files, "count double")
         _once(minus, "be taken out twice")
     total = fb.merge(files, minus=minus, allow_overlap=allow_overlap)
-    total.save(output, force=force)
+    _save(total, output, force=force, before=before)
     _report(total, output, as_json)
 
 

@@ -27,7 +27,8 @@ import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +94,12 @@ DAMAGE = (
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
 PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
+# Schemes of servers that are asked for each file, in whose URIs a query may follow the path.
+WEB = ("http", "https")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What tells a file from those that take its place: inode, bytes, ns since 1970; () for no file.
+Version: TypeAlias = tuple[int, ...]
 
 
 def write(
@@ -212,7 +218,9 @@ def _naming(origin: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
+def atomic(
+    path: str | os.PathLike[str], *, force: bool = False, expecting: Version | None = None
+) -> Iterator[Path]:
     """Give a temporary name next to the target, which takes the target's name on success.
 
     Whatever ends the block early (Ctrl-C included) removes the temporary file and leaves the
@@ -224,6 +232,9 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
         The target; a symbolic link is followed.
     force
         Replace an existing target.
+    expecting
+        The `version_of` what was read, of which the new file is a continuation: no other may be
+        replaced.
 
     Yields
     ------
@@ -233,7 +244,8 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
     Raises
     ------
     DataError
-        The target exists and `force` is off, it cannot be made, or the disk is full.
+        The target exists and `force` is off, it is not the one expected, it cannot be made, or the
+        disk is full.
     """
     target = real_path(path)
     _check_target(path, target, force)
@@ -243,8 +255,38 @@ def atomic(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Pat
         sync(temporary)
         _check_target(path, target, force)
         _guard_alike(temporary, target)
-        os.replace(temporary, target)
+        with contextlib.nullcontext() if expecting is None else _unchanged(path, target, expecting):
+            os.replace(temporary, target)
         sync_directory(target.parent)
+
+
+def version_of(path: str | os.PathLike[str]) -> Version:
+    """Return what tells a file from those that take its place; of none there is, ()."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _unchanged(name: str | os.PathLike[str], target: Path, expecting: Version) -> Iterator[None]:
+    """Raise DataError where the target is not the one expected; keep it so in the block.
+
+    Of several processes that expect the same file, one has its lock, and the next finds another.
+    """
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # no target, or a file system without locks
+                descriptor = os.open(target, os.O_RDONLY)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        refuse(
+            version_of(target) != expecting,
+            f"{os.fspath(name)} was written by another process since it was read, and what that "
+            "added would be lost: run it again, which begins with what is there now",
+        )
+        yield
 
 
 @contextlib.contextmanager
@@ -472,9 +514,29 @@ def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
+def scheme_of(name: str) -> str | None:
+    """Return the scheme of a URI, None for a path."""
+    found = _SCHEME.match(name)
+    return None if found is None else found[1].lower()
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+    """Raise DataError where the target is a URI, of which the system would make directories."""
+    name = os.fspath(path)
+    scheme = scheme_of(name)
+    remedy = "write to a path of this machine, and copy from there"
+    if scheme == "file":
+        remedy = f"name the path, {unquote(name.partition('://')[2])}"
+    refuse(scheme is not None, f"{name} is a URI, and those are only read: {remedy}")
+
+
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """Return what a path leads to; DataError for "", which would be the working directory."""
+    """Return what the path of a target leads to.
+
+    DataError for a URI, and for "", which would be the working directory.
+    """
     refuse(not os.fspath(path), "the path to write to is empty: name a file, or a directory")
+    check_local(path)
     target = Path(os.path.realpath(path))
     with _telling(path):  # of a name that is too long
         target.is_dir()

@@ -17,10 +17,11 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.errors import DataError, FileFormatError, SchemaError, refuse
 from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
@@ -285,6 +286,12 @@ class FileSource(Source):
         for file in ledger:
             if there[file.digest] < len(file.paths) and not file.is_batch:
                 lost = next(path for path in file.paths if paths.get(path) != file.digest)
+                found = self._readers[0].file.filesystem.get_file_info(lost)
+                refuse(
+                    lost not in paths and found.type != pafs.FileType.NotFound,
+                    f"{lost} is not among the files that are named, and its rows are in the "
+                    "statistics; name it, too, or count the new files alone and merge",
+                )
                 why = "changed since it was counted" if lost in paths else "is gone"
                 raise DataError(
                     f"{lost} {why}, and its rows are in the statistics; count anew, or take its "

@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.extras import needed
+from fastbayes.core.files import WEB, scheme_of
 from fastbayes.data.segments import first_line
 
 T = TypeVar("T")
@@ -26,7 +27,6 @@ ANSWER_SECONDS = 8.0
 # What to do where it does not.
 CHECK = "check address, network and credentials (`storage_options`)"
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # File systems of pyarrow that take options.
 _ARROW = {
     "s3": "S3FileSystem",
@@ -35,6 +35,8 @@ _ARROW = {
     "abfs": "AzureFileSystem",
     "abfss": "AzureFileSystem",
 }
+# Schemes whose URIs pyarrow parses.
+_PARSED = (*_ARROW, "file", "hdfs", "viewfs")
 # What a store of S3 is given where nothing is said: requests that are not answered end.
 _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
 # Stores of S3 that somebody uses, by what they were made of. While requests of one are under way no
@@ -42,12 +44,6 @@ _SECONDS = {"connect_timeout": ANSWER_SECONDS, "request_timeout": 60.0}
 _IN_USE: WeakValueDictionary[str, pafs.FileSystem] = WeakValueDictionary()
 # Those that ask whether there is an answer, as long.
 _FIRST: dict[str, pafs.FileSystem] = {}
-
-
-def scheme_of(name: str) -> str | None:
-    """Return the scheme of a URI, None for a path."""
-    found = _SCHEME.match(name)
-    return None if found is None else found[1].lower()
 
 
 def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem, str]:
@@ -73,8 +69,9 @@ def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem,
             found, path = pafs.FileSystem.from_uri(name)
             return found, path
         except pa.ArrowInvalid as error:
-            if "nrecognized filesystem type" not in str(error):
-                raise DataError(f"{name}: {first_line(error)}") from error
+            if scheme in _PARSED and "nrecognized filesystem type" not in str(error):
+                remedy = "; write a blank as %20" if " " in name else ""
+                raise DataError(f"{name}: {first_line(error)}{remedy}") from error
     return _by_fsspec(name, scheme or "", options)
 
 
@@ -109,7 +106,7 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
     said = f"{name}: {scheme}:// needs fsspec; pip install 'fastbayes[fsspec]', or give filesystem="
     fsspec = needed("fsspec", said, DataError)
     given = dict(options)
-    if scheme in ("http", "https"):
+    if scheme in WEB:
         given.setdefault("client_kwargs", {})
         given["get_client"] = given.get("get_client", _client)
     try:
@@ -121,6 +118,23 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
             f"{name}: {first_line(error)}; install what it names, or give filesystem="
         ) from error
     return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+
+
+def why_not_found(fs: pafs.FileSystem, path: str) -> str:
+    """Return why there is no file at a path: of HTTP what its server answers, if anything."""
+    missing = "no such file or directory"
+    if scheme_of(path) not in WEB:
+        return missing
+    try:
+        fs.handler.fs.info(path)
+    except FileNotFoundError as error:
+        cause: Any = error.__cause__
+        status = getattr(cause, "status", None)
+        if cause is None or status in (404, 410):
+            return missing
+        said = first_line(cause) if status is None else f"its server says {status} {cause.message}"
+        return f"{said}; {CHECK}"
+    return missing
 
 
 async def _client(**given: Any) -> Any:

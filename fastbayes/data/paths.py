@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from fastbayes.core.errors import DataError, FileFormatError, refuse
+from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import digest_of
-from fastbayes.data.filesystems import CHECK, answered, file_system, scheme_of
+from fastbayes.data.filesystems import CHECK, answered, file_system, why_not_found
 from fastbayes.data.segments import OnError, leaving_out, reading
 
 FORMATS = {
@@ -201,14 +202,16 @@ def _resolve(
     with reading(name, CHECK if remote else ""):
         fs, path, info = answered(name, ask) if remote else ask()
         if info.type == pafs.FileType.NotFound:
-            refuse(not _WILD.search(path), f"{name}: no such file or directory")
+            wild = _wildcard(path)
+            if wild is None:
+                raise DataError(f"{name}: {why_not_found(fs, path)}")
             found = _glob(fs, path)
             refuse(not found, f"{name}: no file matches")
-            base = path[: _WILD.search(path).start()].rpartition("/")[0]  # type: ignore[union-attr]
+            base = path[: wild.start()].rpartition("/")[0]
             _check_no_part_of_a_table(fs, base)
             start = _start(base) if partitions else None
             return [file for info in found for file in _contents(fs, info, start)]
-        base = path.rstrip("/")
+        base = _without_query(path).rstrip("/")
         if info.type != pafs.FileType.Directory:
             base = base.rpartition("/")[0]
         else:
@@ -230,10 +233,19 @@ def _filesystem(
         refuse(storage_options, f"{name}: storage options go with a URI, such as s3://bucket/path")
         return pafs.LocalFileSystem(), os.path.expanduser(name)
     # wildcards are not legal everywhere in a URI: only what stands before them is one
-    wild = _WILD.search(name)
+    wild = _wildcard(name)
     fixed = name[: wild.start()].rpartition("/")[0] if wild else name
     fs, path = file_system(fixed, storage_options)
     return fs, f"{path.rstrip('/')}/{name[len(fixed) + 1 :]}" if wild else path
+
+
+def _wildcard(name: str) -> re.Match[str] | None:
+    """Return the first wildcard of a path or URI; what follows "?" in one of HTTP is a query."""
+    return _WILD.search(_without_query(name))
+
+
+def _without_query(name: str) -> str:
+    return name.partition("?")[0] if scheme_of(name) in WEB else name
 
 
 def _start(base: str) -> int:
@@ -320,11 +332,24 @@ def _path(info: pafs.FileInfo) -> list[str]:
 
 
 def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> DataFile:
-    below = [] if base is None else info.path[base:].strip("/").split("/")[:-1]
+    path = _without_query(info.path)
+    below = [] if base is None else path[base:].strip("/").split("/")[:-1]
     keys = dict(part.split("=", 1) for part in below if "=" in part)
     partitions = tuple(
         (unquote(key), None if value == MISSING else unquote(value)) for key, value in keys.items()
     )
+    # A list of files need not tell their sizes, nor has a pipe one.
+    if info.size is None and not isinstance(fs, pafs.LocalFileSystem):
+        with reading(info.path, CHECK):
+            info = fs.get_file_info(info.path)
+        if info.type == pafs.FileType.NotFound:
+            raise DataError(f"{info.path}: {why_not_found(fs, info.path)}")
+        refuse(
+            info.size is None,
+            f"{info.path}: its store does not say how many bytes it has; download the file and "
+            "name the copy",
+            FileFormatError,
+        )
     return DataFile(fs, info.path, info.path, info.size or 0, info.mtime_ns, partitions)
 
 
@@ -388,7 +413,7 @@ def _under(base: str, name: str) -> str:
 
 def _with_format(file: DataFile) -> DataFile:
     """Tell the format by the extension, otherwise by the first bytes."""
-    name = file.path.rpartition("/")[2].lower()
+    name = _without_query(file.path).rpartition("/")[2].lower()
     stem, _, last = name.rpartition(".")
     compression = COMPRESSIONS.get(last)
     if compression:

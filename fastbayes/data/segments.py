@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.doubles import doubles
-from fastbayes.core.errors import DataError, FileFormatError, SchemaError
+from fastbayes.core.errors import DataError, FastBayesError, FileFormatError, SchemaError
+from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import (
     Columns,
@@ -416,6 +417,12 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         hint = f"; {remedy}" if remedy else ""
         raise FileFormatError(f"{origin}: {first_line(error)}{hint}") from error
+    except ValueError as error:
+        # Of fsspec, where a server gives a file from its beginning alone.
+        if isinstance(error, FastBayesError) or scheme_of(origin) not in WEB:
+            raise
+        said = first_line(error).partition(". ")[0]  # then come parameters of its own
+        raise FileFormatError(f"{origin}: {said}; download the file and name the copy") from error
 
 
 @contextmanager

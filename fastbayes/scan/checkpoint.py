@@ -183,6 +183,7 @@ class Checkpoint:
     def __init__(
         self, directory: str | os.PathLike[str], data: Any, seconds: float | None = None
     ) -> None:
+        files.check_local(directory)
         self.directory, self._data, self._seconds = Path(directory), _digest(data), seconds
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
