@@ -522,6 +522,7 @@ def _runner_up(
 
 
 def _of(values: NDArray[np.float64], index: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the chosen value of each row."""
     return np.take_along_axis(values, index[:, None], axis=1)[:, 0]
 
 

@@ -56,6 +56,7 @@ class _Read(NamedTuple):
     schema: Schema
 
     def of(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bool:
+        """Return whether these are what the file held."""
         return (
             header == self.header
             and arrays.keys() == self.arrays.keys()

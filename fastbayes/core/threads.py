@@ -57,7 +57,7 @@ def check_threads(threads: Any) -> None:
 
 
 def resolved_threads(threads: int | None) -> int:
-    """Return the number of threads asked for, or the default; ValueError where it is none."""
+    """Return the number of threads asked for, or the default; ValueError below 1."""
     check_threads(threads)
     if threads is None:
         return default_threads()

@@ -335,6 +335,7 @@ class FileSource(Source):
             return file.digest()
 
     def _of(self, readers: Sequence[FileReader]) -> FileSource:
+        """Return the rows of some of the files."""
         other = copy.copy(self)
         other._readers, other._listing = readers, None
         other._note_files()

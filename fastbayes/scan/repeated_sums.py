@@ -177,6 +177,7 @@ class RepeatedSums:
 
 
 def _noted(work: Callable[[], None]) -> list[Any]:
+    """Return the calls of kernels that some work makes."""
     calls: list[Any] = []
     with dispatch.recording(calls):
         work()

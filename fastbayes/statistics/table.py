@@ -91,10 +91,14 @@ def to_table(schema: Schema, parts: Mapping[str, Any], dropped_rows: float) -> p
 
 
 # The columns of a table, in this order; those of pairs come after them.
-_EMPTY = pa.schema(
-    [(name, pa.string()) for name in ("part", "class", "feature", "value")]
-    + [(name, pa.float64()) for name in ("n", "mean", "rest", "scatter")]
-).empty_table()
+# Without a batch: an array, even an empty one, would make pyarrow import pandas.
+_EMPTY = pa.Table.from_batches(
+    [],
+    pa.schema(
+        [(name, pa.string()) for name in ("part", "class", "feature", "value")]
+        + [(name, pa.float64()) for name in ("n", "mean", "rest", "scatter")]
+    ),
+)
 
 
 def _piece(part: str, classes: pa.Array, n: NDArray[Any], **columns: Any) -> pa.Table:

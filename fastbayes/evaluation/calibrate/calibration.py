@@ -176,10 +176,11 @@ class Calibrated(TableRows, Iterative):
     Notes
     -----
     A temperature T > 0 minimises the log-loss of these rows plus a term that weighs as one row and
-    is least at T = 1, so that T is a number even where all rows are told apart. The probability of
-    a row's own class counts as at least 1e-15, and the loss of probabilities clipped there is never
-    above that of T = 1: else T is 1. Curves take one row more at either end, so that no posterior
-    is 0 or 1. Rows that are impossible under every class get the prior, which is not mapped.
+    is least at T = 1, so that T is a number even where all rows are told apart. Rows whose own
+    class has a probability below 1e-15 are left out where the others gain more than these lose.
+    T is 1 where the loss of probabilities clipped at 1e-15 would be above that of no map. Curves
+    take one row more at either end, so that no posterior is 0 or 1. Rows that are impossible under
+    every class get the prior, which is not mapped.
 
     The log joint is the mapped log posterior plus the model's log evidence, which stays, and
     `sample` draws from the model. `explain` tells what its features say divided by the temperature,

@@ -64,7 +64,7 @@ COUNTED = ("values", "moments")
 
 
 class PosteriorSample(RowBuffer):
-    """Posteriors of rows, or their logarithms: of every so many the first, and all of these."""
+    """Posteriors of rows, or their logarithms: of every `step` rows the first, without a limit."""
 
     def __init__(self, n_classes: int, step: int) -> None:
         super().__init__(n_classes)

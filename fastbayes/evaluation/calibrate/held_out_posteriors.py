@@ -45,7 +45,7 @@ def log_posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
 
 
 def served_log_posterior(scorer: LooScorer, batch: Batch, out: Floats) -> int:
-    """Write ln P(c | x) into `out`; return how many rows have no possible class: the prior's."""
+    """Write ln P(c | x) into `out`, the prior's in rows without a possible class: so many."""
     if lost := log_posterior(scorer, batch, out):
         found = np.empty_like(out)
         scorer.posterior(batch, found)

@@ -28,6 +28,8 @@ from fastbayes.models.estimator.log_space import (
 MOST_KEPT = 2**23
 # Bins of log odds: bits of the mantissa, and magnitudes below and above which all are one.
 MANTISSA_BITS, LEAST, MOST = 7, 2.0**-12, 2.0**20
+# Of a row's own class, what is clipped in the loss.
+LOST = float(np.log(CLIP))
 # What an impossible class counts as in sums: its products stay finite, and are 0.
 NEVER = -1e100
 # While so large a share of the blocks is pooled at once numpy does it, then a stack.
@@ -210,9 +212,14 @@ def of_class(rows: PosteriorRows) -> NDArray[np.bool_]:
     return np.asarray(rows.y[:, None] == wanted)
 
 
+def own_of(rows: PosteriorRows) -> Floats:
+    """Return the log posterior of each row's own class."""
+    return np.asarray(rows.log_posterior[np.arange(len(rows.y)), rows.y])
+
+
 def _log_loss(log_posterior: Floats, rows: PosteriorRows) -> float:
-    given = log_posterior[np.arange(len(rows.y)), rows.y]
-    return float(-np.sum(rows.weight * np.maximum(given, np.log(CLIP))))
+    given = own_of(rows._replace(log_posterior=log_posterior))
+    return float(-np.sum(rows.weight * np.maximum(given, LOST)))
 
 
 def _bin(odds: Floats) -> NDArray[np.int64]:
@@ -267,17 +274,24 @@ class Temperature:
         cls, kept: RowBuffer, scan: Scan, n_classes: int, tol: float, max_iter: int
     ) -> tuple[Self, Convergence]:
         """Return the temperature of least log-loss, and how it was found."""
-        blocks = kept.rows().blocks()
+        rows = kept.rows()
+        blocks = rows.blocks()
 
-        def sums(power: float) -> TemperatureLoss:
-            found = TemperatureLoss(power)
+        def sums(power: float, lost: bool) -> TemperatureLoss:
+            found = TemperatureLoss(power, lost)
             for block in blocks:
                 found.update(*block)
             return found
 
-        found = least(sums, 1.0, tol, max_iter)
+        lost, found = True, least(partial(sums, lost=True), 1.0, tol, max_iter)
+        if (own_of(rows) < LOST).any():
+            # Far beyond the clip, they may weigh more than all others, and gain nothing.
+            other = least(partial(sums, lost=False), 1.0, tol, max_iter)
+            if sums(other.point, False).clipped < sums(found.point, True).clipped:
+                lost, found = False, other
         if not kept.complete:
-            found = least(lambda p: scan(partial(TemperatureLoss, p)), found.point, tol, max_iter)
+            every = partial(TemperatureLoss, lost=lost)
+            found = least(lambda p: scan(partial(every, p)), found.point, tol, max_iter)
         return cls(1.0 / found.point), found
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -296,19 +310,19 @@ class Temperature:
 class TemperatureLoss(RowSums):
     """Log-loss of rows whose posteriors are raised to a power 1/T, with its two derivatives.
 
-    A row whose own class is impossible is lost at any power, and left out. One whose own class is
-    below `CLIP` pulls as if it were there: `clipped`, by which maps are judged, counts no more.
+    A row whose own class is impossible is lost at any power, and left out; so is one whose own
+    class is below `CLIP`, unless `lost`. `clipped` is the loss that is reported, of all of them.
     """
 
     _names = ("loss", "slope", "curvature", "clipped")
 
-    def __init__(self, power: float) -> None:
-        self.power = power
+    def __init__(self, power: float, lost: bool = True) -> None:
+        self.power, self.lost = power, lost
         self.loss = self.slope = self.curvature = self.clipped = 0.0
 
     def _add(self, rows: PosteriorRows) -> None:
         s, y, w = rows
-        own = s[np.arange(len(y)), y]
+        own = own_of(rows)
         if (lost := np.isneginf(own)).any():
             s, own, w = s[~lost], own[~lost], w[~lost]
         s = np.maximum(s, NEVER)
@@ -318,8 +332,9 @@ class TemperatureLoss(RowSums):
         total = row_sum(p)
         p /= total[:, None]
         mean, log_total = row_sum(p * s), top + np.log(total)
-        self.clipped += float(np.sum(w * np.minimum(log_total - self.power * own, -np.log(CLIP))))
-        own = np.maximum(own, np.log(CLIP))
+        self.clipped += float(np.sum(w * np.minimum(log_total - self.power * own, -LOST)))
+        if not self.lost:
+            w = np.where(own < LOST, 0.0, w)
         self.loss += float(np.sum(w * (log_total - self.power * own)))
         self.slope += float(np.sum(w * (mean - own)))
         self.curvature += float(np.sum(w * row_sum(p * (s - mean[:, None]) ** 2)))

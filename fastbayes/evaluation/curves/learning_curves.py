@@ -336,6 +336,7 @@ def _named(name: str, given: Mapping[str, Any]) -> Any:
 
 
 def _those(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are parameters of a model."""
     has = model.get_params(deep=False)
     return {name: value for name, value in given.items() if name in has}
 

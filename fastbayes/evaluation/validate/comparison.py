@@ -400,7 +400,7 @@ class ComparisonRunner:
         return self.tallies[-1]
 
     def _ask(self, tally: SharedTally) -> None:
-        """Have a tally count what several of its models need, of what it has counted if it has."""
+        """Have a tally count what several of its models need; later less of it, never more."""
         first = tally.stats is None
         ours = [runner.make() for runner in self._of(tally)]
         needed = {name for model in ours for name in model._statistics}
@@ -944,6 +944,7 @@ class ComparisonRunner:
         return [runner for runner in self.runners if runner.stands]
 
     def _ours(self) -> list[Runner]:
+        """Return the models of tables that may win."""
         return [runner for runner in self.standing() if not runner.of_arrays]
 
     def misled(self) -> bool:

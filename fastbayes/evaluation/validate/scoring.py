@@ -213,8 +213,8 @@ class Scanned(NamedTuple):
     """What a scan came by.
 
     classes  (n_classes,) weight of the rows of each class
-    n_rows   rows; without folds `dropped` of them had no class
-    unseen   values that the schema does not know, by categorical column, where there are no folds
+    n_rows   rows; where one encoder encoded all, `dropped` of them had no class
+    unseen   values that its schema does not know, by categorical column
     """
 
     classes: Any = 0.0
@@ -552,6 +552,7 @@ def log_losses(posterior: Floats, y: NDArray[Any]) -> Floats:
 
 
 def _settle(contestant: Contestant, mine: Score) -> None:
+    """Add rows that had to wait for all others."""
     if not mine.held:
         return
     batch = joined([held for _, _, held in mine.held])
