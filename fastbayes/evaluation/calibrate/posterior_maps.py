@@ -321,7 +321,7 @@ class TemperatureLoss(RowSums):
         self.loss = self.slope = self.curvature = self.clipped = 0.0
 
     def _add(self, rows: PosteriorRows) -> None:
-        s, y, w = rows
+        s, _, w = rows
         own = own_of(rows)
         if (lost := np.isneginf(own)).any():
             s, own, w = s[~lost], own[~lost], w[~lost]
