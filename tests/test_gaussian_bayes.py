@@ -11,12 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
+import sklearn
 from comparing import close
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.gaussian import GaussianBayes as Oracle
+from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
@@ -331,6 +337,38 @@ def test_axes__have_unit_variance_within_and_none_together(prior: Any, class_pri
     gap[2, 1] = np.nan
     assert np.isnan(model.transform(gap)[2]).all()
     assert np.isfinite(model.transform(gap)[[0, 1, 3, 4]]).all()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_set_output__makes_frames_as_scikit_learn_does(library: str) -> None:
+    X, y = rows(6, 60, p=4)
+    frame = pd.DataFrame(X, index=range(100, 160), columns=list("abcd"))
+    frame = frame if library == "pandas" else pl.from_pandas(frame)
+    wanted = LinearDiscriminantAnalysis().set_output(transform=library).fit(frame, y)
+    model = fb.GaussianBayes(covariance="tied").fit(frame, y)
+    array = model.transform(frame)
+    assert isinstance(array, np.ndarray)
+    with sklearn.config_context(transform_output=library):
+        general = model.transform(frame)
+    pipeline = make_pipeline(StandardScaler(), clone(model)).set_output(transform=library)
+    for found in (
+        general,
+        model.set_output(transform=library).transform(frame),
+        clone(model).fit_transform(frame, y),
+        pipeline.fit_transform(frame, y),
+    ):
+        assert type(found) is type(wanted.transform(frame))
+        assert list(found.columns) == list(model.get_feature_names_out())
+        assert np.allclose(np.abs(found), np.abs(array))
+        if library == "pandas":
+            assert found.index.equals(frame.index)
+    assert list(model.get_feature_names_out()) == ["gaussianbayes0", "gaussianbayes1"]
+    assert isinstance(model.set_output(transform="default").transform(frame), np.ndarray)
+    assert model.set_output() is model
+    with pytest.raises(ValueError, match=r"transform='panda': use one of .*'pandas'"):
+        model.set_output(transform="panda")
+    with pytest.raises(AttributeError, match="get_feature_names_out is of covariance='tied'"):
+        fb.GaussianBayes().fit(X, y).get_feature_names_out()
 
 
 def test_axes__of_few_rows_and_a_prior_are_in_units_of_the_expected_covariance() -> None:

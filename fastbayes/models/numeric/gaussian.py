@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, SchemaError, warn
+from fastbayes.core.extras import needed
 from fastbayes.core.schema import Feature
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.encode import Encoder
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows
@@ -38,6 +41,7 @@ from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.class_moments import GroupMoments
 
 MOST = 5  # names that are listed
+OUTPUTS = ("default", "pandas", "polars")  # of `set_output`
 SHARES_PRIOR = parameter(
     """
     None or "empirical" (shares of the rows, not smoothed), "uniform", or (n_classes,)
@@ -165,7 +169,7 @@ class Discriminant(TableRows):
         return self._axes.share
 
     @property
-    def transform(self) -> Callable[[Any], Floats]:
+    def transform(self) -> Callable[[Any], Any]:
         """Rows, as in `predict`, on the discriminant axes: transform(X) is (n_rows, n_axes).
 
         Of covariance="tied" alone. The classes have unit variance along each axis and no
@@ -176,10 +180,63 @@ class Discriminant(TableRows):
         return self._transformed
 
     @property
-    def fit_transform(self) -> Callable[..., Floats]:
+    def fit_transform(self) -> Callable[..., Any]:
         """As `fit`, then `transform` of the same rows: fit_transform(X, y)."""
         self._check_tied("fit_transform")
         return lambda X, y=None, **options: self.fit(X, y, **options)._transformed(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose what `transform` and `fit_transform` return, as scikit-learn's transformers do.
+
+        Parameters
+        ----------
+        transform
+            "pandas" or "polars" for a frame, whose columns are those of `get_feature_names_out`,
+            "default" for an array; None changes nothing. Before it is called, what
+            `sklearn.set_config(transform_output=)` says.
+
+        Returns
+        -------
+        Self
+            The model.
+        """
+        if transform is not None:
+            if transform not in OUTPUTS:
+                raise ValueError(f"transform={transform!r}: {use_one_of(transform, OUTPUTS)}")
+            self._sklearn_output_config = {"transform": transform}  # which `clone` copies
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return a name for each discriminant axis, such as "gaussianbayes0".
+
+        Parameters
+        ----------
+        input_features
+            Not used: each axis is made of all columns.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n_axes,) of text.
+        """
+        self._check_tied("get_feature_names_out")
+        self._check_fitted()
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}{i}" for i in range(self._axes.axes.shape[1])], object)
+
+    def _contained(self, found: Floats, X: Any) -> Any:
+        """Return an array as `set_output` or scikit-learn's configuration says."""
+        sklearn = sys.modules.get("sklearn")
+        general = "default" if sklearn is None else sklearn.get_config()["transform_output"]
+        kind = getattr(self, "_sklearn_output_config", {"transform": general})["transform"]
+        if kind == "default":
+            return found
+        frames = needed(kind, f"set_output(transform={kind!r}) needs {kind}; pip install {kind}")
+        names = list(self.get_feature_names_out())
+        if kind == "polars":
+            return frames.DataFrame(found, schema=names, orient="row")
+        index = X.index if isinstance(X, frames.DataFrame) else None
+        return frames.DataFrame(found, index=index, columns=names)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -196,7 +253,7 @@ class Discriminant(TableRows):
                 "covariance there are no discriminant axes"
             )
 
-    def _transformed(self, X: Any) -> Floats:
+    def _transformed(self, X: Any) -> Any:
         self._check_fitted()
         mean, rest, axes, _ = self._axes
 
@@ -205,7 +262,7 @@ class Discriminant(TableRows):
                 out[:] = ((np.stack(batch.numeric, axis=1) - mean) - rest) @ axes
             return 0
 
-        return self._scan(open_features(self, X), project, axes.shape[1])[0]
+        return self._contained(self._scan(open_features(self, X), project, axes.shape[1])[0], X)
 
 
 logger = logging.getLogger("fastbayes")
