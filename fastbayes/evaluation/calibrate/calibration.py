@@ -494,6 +494,8 @@ class Calibrated(TableRows, Iterative):
     log_evidence = where_inner(TableRows.log_evidence)
     sample = where_inner(TableRows.sample)
     predictor = where_inner(TableRows.predictor)  # models of arrays have none
+    # Models that take no negative numbers have none before they are fitted.
+    decision_function = when_fitted(TableRows.decision_function)
 
     # -- what the model says -------------------------------------------------------------------
 
@@ -523,49 +525,18 @@ class Calibrated(TableRows, Iterative):
         contributions, *others = self.model_._explained(X)
         return self.calibration_.explained(contributions), *others
 
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return ln P(c | x).
-
-        Parameters
-        ----------
-        X
-            As in `predict`.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n_rows, n_classes) in nats.
-        """
+    # Not from log joints: the odds drown in the log evidence of a row far from all others.
+    def _log_posterior(self, X: Any) -> Floats:
         self._check_fitted()
 
-        # Not from the log joint: odds drown in the log evidence of a row far from all others.
         def answer(scorer: Any, rows: tuple[Any, ...], out: Floats) -> None:
             dispatch.in_python()
             scorer.log_posterior(*rows, out)
 
         return self._scored(X, answer, len(self.classes_))
 
-    # Models that take no negative numbers have none before they are fitted.
-    @when_fitted
-    def decision_function(self, X: Any) -> Floats:
-        """Return the log odds of the second class, or the log joint of more than two.
-
-        Parameters
-        ----------
-        X
-            As in `predict`.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n_rows,) for two classes, else (n_rows, n_classes), in nats. A row that is impossible
-            under every class gets the prior, as in `predict`.
-        """
-        self._check_fitted()
-        if len(self.classes_) != 2:
-            return super().decision_function(X)
-        log_posterior = self.predict_log_proba(X)
-        return np.asarray(log_posterior[:, 1] - log_posterior[:, 0])
+    def _log_odds(self, X: Any) -> Floats:
+        return np.diff(self._log_posterior(X))[:, 0]
 
     def explain(self, X: Any) -> Explanation:
         """Return what each feature adds to the calibrated log joint of each class.

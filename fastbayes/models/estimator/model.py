@@ -159,7 +159,7 @@ class Prediction(Estimator):
         numpy.ndarray
             (n_rows, n_classes) in nats.
         """
-        return self._after_log_joint(X, normalise)
+        return self._log_posterior(X)
 
     def log_joint(self, X: Any) -> Floats:
         """Return ln P(c, x), or what stands for it up to a term that all classes share.
@@ -177,6 +177,13 @@ class Prediction(Estimator):
         self._check_fitted()
         k = len(self.classes_)
         return self._scored(X, lambda s, rows, out: s.log_joint(*rows, out), k)
+
+    def _log_posterior(self, X: Any) -> Floats:
+        return self._after_log_joint(X, normalise)
+
+    def _log_odds(self, X: Any) -> Floats:
+        """Return the log odds of the second of two classes, (n_rows,)."""
+        return np.diff(self._after_log_joint(X, settle))[:, 0]
 
     def _after_log_joint(self, X: Any, change: Callable[[Floats, Floats], None]) -> Floats:
         """Return log joints after change(joint, log_prior), made while a block is in cache."""
@@ -219,8 +226,9 @@ class Prediction(Estimator):
             (n_rows,) for two classes, else (n_rows, n_classes), in nats. A row that is impossible
             under every class gets the prior, as in `predict`.
         """
-        joint = self._after_log_joint(X, settle)
-        return joint if joint.shape[1] != 2 else np.asarray(joint[:, 1] - joint[:, 0])
+        self._check_fitted()
+        two = len(self.classes_) == 2
+        return self._log_odds(X) if two else self._after_log_joint(X, settle)
 
     def decide(self, X: Any, *, loss: Any = None, reject: float | None = None) -> Decisions:
         """Return the decision of least expected loss for each row.
