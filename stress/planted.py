@@ -45,7 +45,7 @@ FAULTS = [
     Fault("an unfinished file stays", "disks", FILES,
           "            stack.callback(_remove_whole, path)\n", ""),
     Fault("a swallowed error", "disks", FILES,
-          "            ) from error\n        raise\n\n\ndef real_path",
+          "            ) from error\n        raise\n\n\ndef scheme_of",
           "            ) from error\n\n\ndef real_path"),
     Fault("a digest nobody compares", "model_files", FILES,
           "len(digest) != 64 or _digest(blob, digest) != digest", "False"),

@@ -427,11 +427,12 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
-
-    def stream() -> pa.RecordBatchReader:
-        return dataset.scanner(columns=columns, **_SCANNING).to_reader()
-
+    stream = partial(_scanned, dataset, columns)  # which pickles, as boards and models do
     return StreamSource(stream, dataset.schema, rereadable=True, **options)
+
+
+def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
+    return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
 
 def _with_dictionaries(dataset: Any) -> Any:
