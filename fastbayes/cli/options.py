@@ -477,7 +477,7 @@ FILES = together(
     ),
 )
 # Parameters of `fastbayes.Files` besides the source.
-_SOURCE, *OF_FILES = signature(fb.Files).parameters
+OF_FILES = [*signature(fb.Files).parameters][1:]
 
 
 def files_of(data: Any, options: dict[str, Any]) -> Any:

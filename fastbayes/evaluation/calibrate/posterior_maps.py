@@ -323,8 +323,8 @@ class TemperatureLoss(RowSums):
     def _add(self, rows: PosteriorRows) -> None:
         s, _, w = rows
         own = own_of(rows)
-        if (lost := np.isneginf(own)).any():
-            s, own, w = s[~lost], own[~lost], w[~lost]
+        if (never := np.isneginf(own)).any():
+            s, own, w = s[~never], own[~never], w[~never]
         s = np.maximum(s, NEVER)
         raised = s * self.power
         top = row_max(raised)
