@@ -101,15 +101,17 @@ class MixtureLoss:
         return value + self.total * float(w.sum()), gradient, hessian
 
 
-def simplex_weights(own: Floats, weight: Floats) -> Found[Floats]:
+def simplex_weights(own: Floats, weight: Floats, start: Floats | None = None) -> Found[Floats]:
     """Return weights that sum to 1 under which a mixture of models makes rows most likely.
 
     Each model has explained a pseudo-row alone. `own` is P(y | x) of each row, (n_models, n), and
     `weight` is (n,). Expectation maximisation comes to the same weights, in thousands of steps
-    where some are small.
+    where some are small. `start` are weights that are near, (n_models,).
     """
+    # No weight is 0, and from there no step leads away.
+    start = np.ones(len(own)) if start is None else np.maximum(start, LEAST_WEIGHT)
     found = converged(
-        projected_newton(MixtureLoss(own, weight), np.full(len(own), 1 / len(own))),
+        projected_newton(MixtureLoss(own, weight), start / start.sum()),
         tol=TOL,
         max_iter=MAX_ITER,
         what="the weights of a blend",
@@ -150,10 +152,13 @@ class LogLinearLoss:
         return value, gradient, hessian
 
 
-def log_linear(held: HeldPosteriors, centre: Floats) -> Found[Floats]:
-    """Return coefficients b >= 0 of least log-loss of the log-linear pool, drawn to `centre`."""
+def log_linear(held: HeldPosteriors, centre: Floats, start: Floats | None = None) -> Found[Floats]:
+    """Return coefficients b >= 0 of least log-loss of the log-linear pool, drawn to `centre`.
+
+    `start` are coefficients that are near, (n_models,).
+    """
     return converged(
-        projected_newton(LogLinearLoss(held, centre), centre),
+        projected_newton(LogLinearLoss(held, centre), centre if start is None else start),
         tol=TOL,
         max_iter=MAX_ITER,
         what="the log-linear pool of a blend",
@@ -244,28 +249,32 @@ class Pools:
     coefficients: Floats
 
     @classmethod
-    def learned(cls, held: HeldPosteriors) -> Self:
-        """Return the pools of held-out rows; a model of little weight in both has none."""
-        found = cls._of(held)
+    def learned(cls, held: HeldPosteriors, near: Pools | None = None) -> Self:
+        """Return the pools of held-out rows; a model of little weight in both has none.
+
+        `near` are pools of nearly the same rows, from where it is not far.
+        """
+        found = cls._of(held, near)
         some = (found.weights >= LEAST_WEIGHT) | (found.coefficients >= LEAST_WEIGHT)
         some[found.weights.argmax()] = True
         if some.all():
             return found
-        kept = cls._of(held.of_models(some))
+        kept = cls._of(held.of_models(some), found.of_models(some))
         weights, coefficients = np.zeros((2, len(some)))
         weights[some], coefficients[some] = kept.weights, kept.coefficients
         return cls(weights, kept.temperature, coefficients)
 
     @classmethod
-    def _of(cls, held: HeldPosteriors) -> Self:
-        mixed = simplex_weights(held.own, held.weight)
+    def _of(cls, held: HeldPosteriors, near: Pools | None) -> Self:
+        start = (None, None) if near is None else (near.weights, near.coefficients)
+        mixed = simplex_weights(held.own, held.weight, start[0])
         weights = mixed.point
         n_classes = held.posterior.shape[2]
         rows = RowBuffer(n_classes)
         rows.update(_log(held.mixed(weights)), held.y, held.weight)
         # All rows are kept: there is nothing to scan again.
         temperature, convergence = Temperature.learned(rows, _never, n_classes, TOL, MAX_ITER)
-        curved = log_linear(held, weights)
+        curved = log_linear(held, weights, start[1])
         for fit in (mixed, convergence, curved):
             fit.warn()
         return cls(weights, temperature, curved.point)
@@ -339,17 +348,18 @@ class Pools:
         return found
 
 
-def cross_fitted(folds: Sequence[HeldPosteriors]) -> tuple[float, float]:
+def cross_fitted(folds: Sequence[HeldPosteriors], near: Pools | None = None) -> tuple[float, float]:
     """Return mean log-losses of the rows of each fold, as `Pools.losses`, by pools of the others.
 
     Models of little weight are left out anew, so that nothing is learned from the rows scored.
+    `near` are the pools of all rows: each of the others is the same wherever it begins.
     """
     total, lost = 0.0, np.zeros(2)
     for held in folds:
         others = HeldPosteriors.joined([fold for fold in folds if fold is not held])
         weight = float(held.weight.sum())
         total += weight
-        lost += weight * np.array(Pools.learned(others).losses(held))
+        lost += weight * np.array(Pools.learned(others, near).losses(held))
     before, after = (lost / max(total, np.finfo(np.float64).tiny)).tolist()
     return before, after
 
