@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 
 # Counts below this have their logarithms looked up: the table stays in the second-level cache.
 MOST_LOGS = 1 << 15
+# Bytes of counts of which all logarithms may be kept.
+MOST_BYTES = 1 << 25
 # Numbers of the tables of all features that are made at once: so many are made in no time.
 TOGETHER = 1 << 21
 PRIORS = (
@@ -304,57 +306,71 @@ class LogSums:
         layout, k = cells.pairs.layout, cells.n_classes
         every = np.arange(len(cells.sizes))
         low, high = np.minimum.outer(every, every), np.maximum.outer(every, every)
-        # Where the cells of features p and j begin, and how far it is to the next value of each;
-        # of p itself always the first ones, which say nothing.
-        apart, left = low < high, every < every[:, None]
+        # Where the cells of features j and p begin, (m, m), and how far it is to the next value of
+        # each; of p itself always the first ones, which say nothing.
+        apart, left = low < high, every[:, None] < every
         self._begin = layout.starts[np.where(apart, layout.find(low, high), 0)] // k
-        self._of_p = np.where(left, 1, layout.widths) * apart
-        self._of_j = np.where(left, layout.widths[:, None], 1) * apart
+        self._of_p = np.where(left, 1, layout.widths[:, None]) * apart
+        self._of_j = np.where(left, layout.widths, 1) * apart
         # What has no cell was counted 0 times.
         self._counts = np.concatenate([cells.pairs.flat.reshape(-1, k), np.zeros((1, k), np.int64)])
         most = math.inf if cells.pairs.weighted else cells.values.class_counts.max()
         self._known = np.log(np.arange(most + 1) + alpha) if most < MOST_LOGS else None
+        self._logs: Floats | None = None
+        self._until_all = self._counts.size if self._counts.nbytes <= MOST_BYTES else math.inf
 
     def __call__(self, rows: Ints) -> Floats:
         """Return the sums of rows (m, n), in nats, (m, n, K); what is hidden says nothing."""
         cells, gaps, every = self._cells, self._gaps, np.arange(len(rows))
         code, shown = rows - cells.offsets[:-1, None], ~cells.hidden[rows]
         seen = cells._is_counted[rows] & (code < cells.pairs.layout.widths[:, None])
-        counts = self._counts.take(self._at(every, code, seen, code, seen), axis=0)
-        # Small whole numbers are all that most tables count: of these the logarithms are known.
-        logs = np.log(counts + self._alpha) if self._known is None else self._known.take(counts)
-        logs[:, ~shown] = 0.0
-        logs[every, every] = 0.0
-        found, n = logs.sum(axis=1), cells.n[rows]
+        # Features j come first, p and classes last: so all inner loops are long ones.
+        logs = self._logs_at(self._at(every, code, seen, code, seen))
+        logs[~shown] = 0.0
+        logs[every, :, every] = 0.0
+        found, n = logs.sum(axis=0), cells.n[rows.T]
         whole = shown & ~gaps[:, None]
         for choices in np.unique(cells.choices[~gaps & (cells.choices > 0)]).tolist():
             alike = whole & (cells.choices == choices)[:, None]
-            others = alike.sum(axis=0) - alike
+            others = (alike.sum(axis=0) - alike).T
             found -= others[..., None] * np.log(n + choices * self._alpha)
         if gaps.any():
             some = np.flatnonzero(gaps)
             missing = np.broadcast_to(cells.sizes[some, None], (len(some), rows.shape[1]))
             at = self._at(some, code, seen, missing, np.ones_like(missing, np.bool_))
-            known = n[:, None] - self._counts.take(at, axis=0)
+            known = n - self._counts.take(at, axis=0)
             with np.errstate(divide="ignore", invalid="ignore"):
-                below = np.log(known + (cells.choices[some] * self._alpha)[:, None, None])
-            below[:, ~shown[some]] = 0.0
-            below[some, np.arange(len(some))] = 0.0
-            found -= below.sum(axis=1)
-        return found
+                below = np.log(known + (cells.choices[some] * self._alpha)[:, None, None, None])
+            below[~shown[some]] = 0.0
+            below[np.arange(len(some)), :, some] = 0.0
+            found -= below.sum(axis=0)
+        return found.swapaxes(0, 1)
+
+    def _logs_at(self, at: Ints) -> Floats:
+        """Return ln(count + alpha) of cells (...), in nats, (..., K)."""
+        if self._logs is None:
+            # Once more are looked up than there are, all of them are worth having.
+            self._until_all -= at.size * self._counts.shape[1]
+            if self._until_all > 0:
+                return self._log(self._counts.take(at, axis=0))
+            self._logs = self._log(self._counts)
+        return self._logs.take(at, axis=0)
+
+    def _log(self, counts: NDArray[Any]) -> Floats:
+        # Small whole numbers are all that most tables count: of these the logarithms are known.
+        known = np.log(counts + self._alpha) if self._known is None else self._known.take(counts)
+        return np.asarray(known)
 
     def _at(
         self, others: Ints, code: Ints, seen: NDArray[Any], other: Ints, there: NDArray[Any]
     ) -> Ints:
-        """Return where n(c, x_p = code, x_j = other) stands, (m, n_others, n); of no cell the end.
+        """Return where n(c, x_p = code, x_j = other) stands, (n_others, n, m); of no cell the end.
 
         seen, there  whether a feature, and one of the others, has cells
         """
-        begin, of_p, of_j = (
-            part[:, others, None] for part in (self._begin, self._of_p, self._of_j)
-        )
-        at = begin + code[:, None] * of_p + other * of_j
-        return np.where(seen[:, None] & there, at, len(self._counts) - 1)
+        begin, of_p, of_j = (part[others, None] for part in (self._begin, self._of_p, self._of_j))
+        at = begin + code.T * of_p + other[:, :, None] * of_j
+        return np.where(seen.T & there[:, :, None], at, len(self._counts) - 1)
 
 
 class ConditionalTable:
