@@ -70,8 +70,9 @@ class NumberedFolds(Folds):
 class FoldsByPlace(NumberedFolds):
     """Folds of equal size: every k rows in succession fall into k folds, in a random order.
 
-    The place is that among all rows of the source, however they are cut into files and row groups;
-    where it is not known, as of text that threads read, that within the segment.
+    The place is that among all rows of the source, those that take no part, too, however they are
+    cut into files and row groups; where it is not known, as of text that threads read, that within
+    the segment.
     """
 
     def __init__(self, k: int, seed: int = 0) -> None:

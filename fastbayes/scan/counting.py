@@ -322,9 +322,9 @@ def count(
         numeric columns become bins.
     folds
         Count folds of the rows apart, too (`Statistics.folds`): a number, for folds by the place
-        of a row in the source, each k rows in succession falling into k folds in random order; the
-        name of a column, a fold for each of its values, which workers of `engines` count, too; or
-        (n_rows,) values for data in memory.
+        of a row in the source, each k rows in succession falling into k folds in random order,
+        those of weight 0 or without a class, too; the name of a column, a fold for each of its
+        values, which workers of `engines` count, too; or (n_rows,) values for data in memory.
     sample_weight
         Name of the weight column, or (n_rows,) weights. Weight w counts as w rows, 0 as none.
     domains

@@ -45,9 +45,10 @@ class KDB(BackOff):
 
     With "hdp" each P(x | p_1 ... p_d, c) = (t_x + a_d P(x | p_1 ... p_(d-1), c)) / (t + a_d), down
     to P(x | c) and P(x): t are the counts where all parents are given, and above these how many
-    rows below were drawn from that distribution rather than repeated, on average. The a are those
-    of largest likelihood. Both are found in turn until they settle: no sampling, so that equal
-    counts give equal numbers. Rows whose later parents are missing count where the others are.
+    rows below were drawn from that distribution rather than repeated, on average. The a are the
+    likeliest, under the prior of `concentration`, one level given the others. Both are found in
+    turn until they settle: no sampling, so that equal counts give equal numbers. Rows whose later
+    parents are missing count where the others are.
 
     A hidden parent is summed out exactly, by eliminating one feature after the other; a row for
     which that takes a table of more than 16 million numbers is an error.

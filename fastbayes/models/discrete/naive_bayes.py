@@ -97,10 +97,11 @@ class NaiveBayes(AsNetwork, Iterative):
     have one row or none; `ddof`, `variance` and `var_floor` are of no effect on it.
 
     Kernels and histograms are read off a sketch: at most 4,096 values, or small ranges of them, of
-    each column within each class. Kernels are looked up in a table, within 1e-6 of their sum. They
-    overrate values that repeat, such as whole numbers, and have thin tails: histograms do not.
-    "auto" takes each value of the sketch out of its class in turn: up to 10 ms for a column and
-    class.
+    each column within each class. Kernels are looked up in a table: their sum is within 1e-6 of
+    itself down to e^-40 of its peak, and from there its logarithm is off by up to 1e-4 of how far
+    it is below. They overrate values that repeat, such as whole numbers, and have thin tails:
+    histograms do not. "auto" takes each value of the sketch out of its class in turn: up to 10 ms
+    for a column and class.
 
     With `feature_averaging`, q_j P(v | c) + (1 - q_j) P(v) stands for P(v | c), with q_j the
     probability that feature j depends on the class, and P(v) = (n_v + alpha)/(n + S_j alpha):

@@ -66,7 +66,7 @@ class SPODE(TreeClassifier):
         """
         Name of the parent of all others, or how to choose it: "loo_joint" (leave-one-out log
         joint), "cmi" (sum of I(X_j; X_p | C)); or by a scan that scores the rows, in `fit` only:
-        "loo" (leave-one-out log-loss), "cv" (log-loss of ten folds).
+        "loo" (leave-one-out log-loss), "cv" (log-loss of ten folds by place, as of `count`).
         """,
         default="loo_joint",
     )

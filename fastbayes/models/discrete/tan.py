@@ -171,9 +171,9 @@ class TAN(BackOff, TreeClassifier):
 
     With "hdp" each P(x_j | u, c) = (n_x + a_1 P(x_j | c)) / (n + a_1) and P(x_j | c) = (t_x + a_0
     P(x_j)) / (t + a_0), t being how many rows below were drawn from it rather than repeated, on
-    average. The a are those of largest likelihood. Both are found in turn until they settle: no
-    sampling, so that equal counts give equal numbers. Rows whose parent is missing count in
-    P(x_j | c).
+    average. The a are the likeliest, under the prior of `concentration`. Both are found in turn
+    until they settle: no sampling, so that equal counts give equal numbers. Rows whose parent is
+    missing count in P(x_j | c).
 
     References
     ----------

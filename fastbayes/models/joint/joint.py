@@ -39,8 +39,8 @@ from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of
 from fastbayes.statistics.bundle import Statistics
 
 TAU = tolerance(
-    'tau="loo" stops where ln tau lies in an interval of this width, as far as rounding tells: the '
-    "last half of its digits are not known.",
+    'tau="loo" stops where ln tau lies in an interval of this width, as far as rounding tells, and '
+    "keeps three digits of tau, for the peak is flat.",
     1e-9,
 )
 
