@@ -139,7 +139,7 @@ def test_shares__have_each_row_once_and_are_small(folder: Path) -> None:
 def test_request__of_no_rows_adds_nothing(folder: Path) -> None:
     source = open_source(Paths(folder, shipped, 2))
     assert isinstance(source, Counter)
-    encoder = fb.scan.counting.opened_to_learn(folder, "y").learning()  # type: ignore[attr-defined]
+    encoder = fb.scan.opening.opened_to_learn(folder, "y").learning()  # type: ignore[attr-defined]
     request = pickle.loads(pickle.dumps(Counting(encoder, {"values": {}, "moments": {}})))
     n_rows, counted = source.run(request)
     assert n_rows == 1350

@@ -17,8 +17,8 @@ from scoring import evaluate_probabilities
 
 import fastbayes as fb
 from fastbayes.data.folds import WithoutFold
-from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
+from fastbayes.scan.opening import opened_to_learn
 
 WEIGHTS = [None, (0.3, 1.0, 2.5)]
 MODELS = [

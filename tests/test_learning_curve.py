@@ -29,7 +29,7 @@ from fastbayes.evaluation.curves.learning_curves import (
 from fastbayes.evaluation.validate.scoring import encoders_by
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan.opening import opened_to_learn
 
 
 def places_of(table: pa.Table, seed: int, repeat: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import pytest
 import fastbayes as fb
 from fastbayes.evaluation.validate import comparison, race, scoring
 from fastbayes.evaluation.validate.race import WORST, evidence
-from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan.opening import opened_to_learn
 
 N = 16_384
 FLAT = fb.NaiveBayes(alpha=1e9)  # says little more than the prior

@@ -4,256 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.files import written_by
-from fastbayes.core.ledger import Ledger, batch_of
-from fastbayes.core.numbers import is_whole
-from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
+from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Schema
-from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
-from fastbayes.data.filesource import FileSource
-from fastbayes.data.folds import (
-    FOLDS,
-    MANY_ROWS,
-    Census,
-    Folds,
-    FoldsByClass,
-    FoldsByColumn,
-    FoldsByPlace,
-    folds_for,
-)
-from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
-from fastbayes.data.segments import OnError, Segment
-from fastbayes.data.source import Source, as_given, open_source
-from fastbayes.scan import engine, row_blocks
+from fastbayes.data.memory import is_name
+from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
-from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import learned_columns, numeric_cuts
 from fastbayes.scan.known_schema import options_of, parts_of
-from fastbayes.scan.request import Counter, Progress
+from fastbayes.scan.opening import opened_to_learn
+from fastbayes.scan.request import Progress
+from fastbayes.scan.updating import Updating
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import numbered
 from fastbayes.statistics.registry import option_of, wanting, with_companions
 
 logger = logging.getLogger("fastbayes")
-
-
-def open_labelled(
-    source: Any,
-    target: Any,
-    *,
-    sample_weight: Any = None,
-    folds: Any = None,
-    columns: Picks | Chooser = None,
-    exclude: Picks = None,
-    null_values: Sequence[str] | None = None,
-    types: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-    on_error: OnError | None = None,
-) -> tuple[Source | Joined, str | None, str | None]:
-    """Return (source, name of the class column, name of the weight column).
-
-    Labels and weights may be names of columns or arrays alongside the data. A chooser of `columns`
-    chooses these columns, too.
-    """
-    names = [str(n) for n in (target, sample_weight) if is_name(n)]
-    kept = [*names, *([str(folds)] if is_name(folds) else [])]
-    opened = open_source(
-        source,
-        columns=columns if isinstance(columns, Chooser) else Selection.made(columns, exclude, kept),
-        null_values=null_values,
-        types=types,
-        filesystem=filesystem,
-        on_error=on_error,
-    )
-    for name in names:
-        if name not in opened.available:
-            raise SchemaError(unknown_column(name, opened.available, opened.description))
-    return with_labels(opened, target, sample_weight)
-
-
-def with_labels(
-    opened: Source, target: Any, sample_weight: Any
-) -> tuple[Source | Joined, str | None, str | None]:
-    """Return an open source with the labels and weights joined to it, and the names of both."""
-    beside: dict[str, Any] = {}
-
-    def name_of(values: Any, default: str) -> str | None:
-        if values is None or is_name(values):
-            return None if values is None else str(values)
-        own = getattr(values, "name", None)
-        wanted = own if isinstance(own, str) and own else default
-        name = free_name(wanted, opened.schema.names, beside)
-        beside[name] = to_array(name, values)
-        return name
-
-    target_name = name_of(target, "class")
-    weight_name = name_of(sample_weight, "weight")
-    if not beside:
-        return opened, target_name, weight_name
-    return Joined(opened, beside), target_name, weight_name
-
-
-def with_folds(
-    opened: Source | Joined, folds: Any, taken: Sequence[str | None] = ()
-) -> tuple[Source | Joined, Folds | None]:
-    """Return an open source with the folds joined to it, and which fold a row belongs to.
-
-    `taken` are the columns of classes and weights.
-
-    Raises
-    ------
-    ValueError
-        When the number of folds is less than 2.
-    SchemaError
-        When there is no such column, or not one value for each row.
-    """
-    if isinstance(folds, (int, np.integer)):
-        if isinstance(folds, bool) or folds < 2:
-            raise ValueError(f"folds={folds!r}: use a whole number >= 2, a column or an array")
-        folds = FoldsByPlace(int(folds))
-    if folds is None or isinstance(folds, Folds):
-        if folds is not None and isinstance(opened, Counter):
-            engine.folds_elsewhere(opened, folds)
-        return opened, folds
-    if is_name(folds):
-        if folds in taken:
-            raise SchemaError(f"folds: column {folds!r} holds the classes or the weights")
-        return opened, FoldsByColumn(opened.schema, str(folds))
-    name = free_name("fold", opened.schema.names)
-    joined = Joined(opened, {name: to_array(name, folds)})
-    return joined, FoldsByColumn(joined.schema, name)
-
-
-def number_of_folds(folds: Any) -> int | None:
-    """Return a number of folds; None of a column, an array, or what `with_folds` refuses."""
-    return int(folds) if is_whole(folds) and folds >= 2 else None
-
-
-def folds_apart(
-    source: Source | Joined,
-    target: str,
-    k: int | None = None,
-    seed: int = 0,
-    weight: str | None = None,
-) -> Folds:
-    """Return k folds that models are judged by; by default as many as the number of rows asks for.
-
-    Of few rows each class has its share in every fold; many have it by chance, and are in folds by
-    place. Where the source does not know how many they are, rows are read until there are many.
-    """
-    if isinstance(source, Counter):
-        return FoldsByPlace(FOLDS if k is None else k, seed)
-    n_rows = source.n_rows
-    if n_rows is None:
-        blocks = (rows for segment in source.segments(BLOCK_ROWS) for rows in segment.batches())
-        n_rows = 0
-        while n_rows < MANY_ROWS and (rows := next(blocks, None)) is not None:
-            n_rows += rows.num_rows
-    if n_rows >= MANY_ROWS:
-        return FoldsByPlace(folds_for(n_rows) if k is None else k, seed)
-    return FoldsByClass.dealt(source, target, k, seed, weight)
-
-
-def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:
-    """Return the columns of a source but the one that tells the folds."""
-    if folds is None or folds.column is None:
-        return columns
-    return columns.remove(columns.get_field_index(folds.column))
-
-
-def declared(source: Any, opened: Source | Joined, *others: str | None) -> dict[str, list[Any]]:
-    """Return the domains that a data frame's own types declare, by column but for `others`."""
-    return declared_domains(source, set(opened.schema.names) - {*others})
-
-
-class Opened(NamedTuple):
-    """Rows to be learned from.
-
-    source    the rows, with labels, weights and folds joined to them
-    target    name of the class column
-    weight    name of the weight column
-    folds     which fold a row belongs to, where that was asked for
-    learning  gives an encoder of the features, as `Encoder.learning` does; takes `cuts`
-    """
-
-    source: Source | Joined
-    target: str | None
-    weight: str | None
-    folds: Folds | None
-    learning: Callable[..., Encoder]
-
-
-def opened_to_learn(
-    source: Any,
-    target: Any,
-    *,
-    folds: Any = None,
-    sample_weight: Any = None,
-    domains: Mapping[str, Any] | None = None,
-    categorical: Picks = None,
-    missing: str = "marginalize",
-    columns: Picks | Chooser = None,
-    exclude: Picks = None,
-    dates: Mapping[str, Any] | None = None,
-    null_values: Sequence[str] | None = None,
-    filesystem: Any = None,
-    threads: int | None = None,
-    on_error: OnError | None = None,
-    as_parts: bool = True,
-) -> Opened:
-    """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
-
-    Where dates and times are taken `as_parts`, rows may be scanned for their span.
-    """
-    categorical = several(categorical)
-    opened, target_name, weight_name = open_labelled(
-        source,
-        target,
-        sample_weight=sample_weight,
-        folds=folds,
-        columns=columns,
-        exclude=exclude,
-        null_values=null_values,
-        types=as_given(categorical, domains),
-        filesystem=filesystem,
-        on_error=on_error,
-    )
-    opened, apart = with_folds(opened, folds, (target_name, weight_name))
-    classes = declared_values(target)
-    fields = without_folds(opened.schema, apart)
-    features = [name for name in fields.names if name not in (target_name, weight_name)]
-    how: dict[str, Any] = {"threads": threads, "on_error": "stop" if on_error is None else "skip"}
-    parts = date_parts(opened, features, dates, **how) if as_parts else {}
-    learning = partial(
-        Encoder.learning,
-        fields,
-        target_name,
-        weight=weight_name,
-        domains={
-            **declared(source, opened, weight_name, apart.column if apart else None, *parts),
-            **({} if classes is None or target_name is None else {target_name: classes}),
-            **(domains or {}),
-        },
-        categorical=categorical,
-        missing=missing,
-        null_values=null_values or (),
-        parts=parts,
-    )
-    return Opened(opened, target_name, weight_name, apart, learning)
 
 
 def count(
@@ -430,22 +208,25 @@ def count(
     >>> fb.TAN().fit_statistics(stats).predict({"a": ["0"], "b": ["1"]})
     array(['p'], dtype='<U1')
     """
-    kinds = DensitySpec(numeric)
+    kinds, updating = DensitySpec(numeric), Updating(update, batch)
     seconds = checkpoint_seconds
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
         raise ValueError(f"checkpoint_seconds={seconds!r}: use a number >= 0")
-    for name, asked in (("pairs", pairs), ("triples", triples), ("moments", moments)):
-        if not isinstance(asked, (bool, np.bool_)):
-            raise ValueError(f"{name}={asked!r}: use True or False")
+    for name, flag in (("pairs", pairs), ("triples", triples), ("moments", moments)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ValueError(f"{name}={flag!r}: use True or False")
     if on_error not in ("stop", "skip"):
         raise ValueError(
             f"on_error={on_error!r}: use 'stop' or 'skip'; Files(..., on_error='skip-rows') leaves "
             "out single rows of text"
         )
-    if batch is not None and not (isinstance(batch, str) and batch):
-        raise ValueError(f"batch={batch!r}: give the rows a name, or None")
-    if update is not None and not isinstance(update, (bool, Statistics)):
-        raise ValueError(f"update={update!r}: use statistics, or True where there are none yet")
+    updating.check_options(sample_weight, schema, folds, checkpoint)
+    if checkpoint is not None and folds is not None:
+        raise ValueError("a checkpoint keeps no folds: count with one of the two")
+    if isinstance(source, Files) and source.on_error != "stop":
+        on_error = "skip"
+        if source.rejects is not None and checkpoint is not None:
+            raise ValueError("a checkpoint keeps no rejected rows: count with one of the two")
     as_before = {
         "domains": domains,
         "categorical": categorical,
@@ -456,32 +237,13 @@ def count(
         "dates": dates,
         "null_values": null_values,
     }
-    if update and (schema is not None or folds is not None or checkpoint is not None):
-        raise ValueError("`update` goes without `schema`, `folds` and `checkpoint`")
-    if isinstance(update, Statistics):
-        refuse(
-            bool(update.folds),
-            "the statistics to update hold folds, of which new rows would have none: count all "
-            "files again with folds",
-            SchemaError,
-        )
-        refuse(
-            update.weighted and sample_weight is None,
-            "the statistics to update hold weights of rows, and new rows would weigh 1: name the "
-            "column of their weights (sample_weight)",
-            SchemaError,
-        )
-        schema = update
-    if schema is not None:
+    known = schema if updating.known is None else updating.known
+    if known is not None:
         set_apart = [str(name) for name in (target, sample_weight, folds) if is_name(name)]
-        as_before = options_of(schema.schema, target, as_before, set_apart)
+        as_before = options_of(known.schema, target, as_before, set_apart)
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
     discretize = as_before.pop("discretize")
-    if isinstance(source, Files) and source.on_error != "stop":
-        on_error = "skip"
-        if source.rejects is not None and checkpoint is not None:
-            raise ValueError("a checkpoint keeps no rejected rows: count with one of the two")
     left_out: list[str] = []
 
     def leave_out(error: DataError) -> None:
@@ -500,45 +262,20 @@ def count(
         on_error=leave_out if on_error == "skip" else None,
         **as_before,
     )
-    if batch is not None and opened.versions:
-        raise DataError(
-            f"{opened.description}: files are recognised without a name; leave batch out"
-        )
     encoder = learning()
-    groups = None if families is None else list(families)
-    joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells, "cells")
     named = {"values": True, "pairs": pairs, "triples": triples, "moments": moments}
     named |= {"scatter": scatter, "cell_scatter": cell_scatter, "sketches": kinds.sketched}
-    named |= {"families": groups is not None, "cells": joint is not False}
-    names = with_companions(
-        named | dict.fromkeys(map(str, several(statistics, "statistics")), True)
-    )
-    counted = Ledger()
-    if isinstance(update, Statistics):
-        names, counted = _of_update(update, names), update.ledger
-        if batch is not None and counted.of(batch_of(batch).digest) is not None:
-            return update
-    if update and batch is None and (isinstance(opened, FileSource) or opened.n_rows != 0):
-        if not isinstance(opened, FileSource):
-            raise DataError(
-                f"{opened.description}: an update tells new rows by files, or by a name; pass "
-                "paths, or name the rows (batch)"
-            )
-        new = opened.without(counted)
-        if new is None and isinstance(update, Statistics):
-            return update
-        opened = new or opened
+    named |= dict.fromkeys(map(str, several(statistics, "statistics")), True)
+    asked = Asked.of(named, families, cells)
+    asked = asked._replace(names=updating.names(asked.names))
+    if (new := updating.rows(opened)) is None:
+        assert updating.known is not None
+        return updating.known
+    opened = new
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
-    if wanting(names, "bins"):
+    if wanting(asked.names, "bins"):
+        _check_bins(encoder, asked.names, f"numeric={numeric!r}" if kinds.sketched else None)
         to_cut = encoder, discretize
-        numbers = any(book is None for _, book in encoder.features)
-        as_they_are = wanting(names, "numbers")
-        if kinds.sketched or (numbers and as_they_are):
-            option = f"numeric={numeric!r}" if kinds.sketched else option_of(as_they_are[-1])
-            raise ValueError(
-                f"{option} wants numeric columns as they are, of which pairs, triples and "
-                "families make bins: count once for either"
-            )
     if to_cut is not None:
         if not opened.of_whole and (to_learn := learned_columns(opened, *to_cut)):
             raise SchemaError(
@@ -547,13 +284,11 @@ def count(
                 "that have them (schema)"
             )
         # A scan for cut points would be in vain if there were no room for the counts.
-        known = [n for n in names if n not in ("families", "cells", "cell_scatter")]
-        engine.foreseen(opened, encoder, known, threads, memory_limit)
+        sized = [n for n in asked.names if n not in ("families", "cells", "cell_scatter")]
+        engine.foreseen(opened, encoder, sized, threads, memory_limit)
     how: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     how |= {"on_error": on_error, "progress": progress}
     keeper = None
-    if checkpoint is not None and apart is not None:
-        raise ValueError("a checkpoint keeps no folds: count with one of the two")
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
@@ -571,48 +306,60 @@ def count(
                 kept_cuts = keeper.cuts((job, _identity(encoder.schema()), repr(to_cut[1])))
             cuts = numeric_cuts(opened, *to_cut, **how, checkpoint=kept_cuts)
             encoder = learning(cuts=cuts)
-        books = [feature.name for feature, book in encoder.features if book is not None]
-        options: dict[str, dict[str, Any]] = {}
-        if groups is not None:
-            options["families"] = {"families": numbered(groups, books)}
-        if isinstance(joint, list):
-            options["cells"] = options["cell_scatter"] = {"columns": _numbers(joint, books)}
-        wanted = {name: options.get(name, {}) for name in names}
-        if isinstance(update, Statistics):
-            wanted = parts_of(update)
         kept = None
         if keeper is not None:
-            kept = keeper.counts((*job, (*names, groups, joint), _identity(encoder.schema())))
+            kept = keeper.counts((*job, asked.identity, _identity(encoder.schema())))
         stats = engine.scan(
             opened,
             encoder,
-            wanted,
+            asked.options(encoder) if updating.known is None else parts_of(updating.known),
             **how,
             checkpoint=kept,
             folds=apart,
-            classless=batch is not None,
+            classless=updating.may_lack_classes,
         )
-    stats = replace(stats, provenance=(*stats.provenance, *left_out))
-    if batch is not None:
-        stats = replace(stats, ledger=Ledger([batch_of(batch)]))
-    return update + stats if isinstance(update, Statistics) else stats
+    return updating.added(replace(stats, provenance=(*stats.provenance, *left_out)))
 
 
-def _of_update(update: Statistics, names: Sequence[str]) -> list[str]:
-    """Return the statistics to count, which are those that are held."""
-    if not update.ledger:
-        raise DataError(
-            "the statistics to update do not say which files or batches they were counted from: "
-            "their rows were in memory and have no name, or an earlier version wrote them; count "
-            "anew"
-        )
-    usual = {"values", "moments"}
-    if lacking := [name for name in names if name not in usual | {*update.parts}]:
-        raise SchemaError(
-            f"the statistics to update hold no {lacking[0]}; count all files again with "
-            f"{option_of(lacking[0])}"
-        )
-    return list(update.parts)
+class Asked(NamedTuple):
+    """What is to be counted.
+
+    names   statistics, in the order of the registry
+    groups  families of columns by their names; None without
+    cells   columns whose joint values are; True of all that are categorical, False of none
+    """
+
+    names: list[str]
+    groups: list[Sequence[str]] | None
+    cells: bool | list[str | int]
+
+    @classmethod
+    def of(
+        cls,
+        named: Mapping[str, bool],
+        families: Iterable[Sequence[str]] | None,
+        cells: bool | Iterable[str] | None,
+    ) -> Self:
+        """Return what options of `count` ask for; `named` says which other statistics."""
+        groups = None if families is None else list(families)
+        joint = bool(cells) if cells is None or isinstance(cells, bool) else several(cells, "cells")
+        of_columns = {"families": groups is not None, "cells": joint is not False}
+        return cls(with_companions({**of_columns, **named}), groups, joint)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells it from other wishes."""
+        return *self.names, self.groups, self.cells
+
+    def options(self, encoder: Encoder) -> dict[str, dict[str, Any]]:
+        """Return the options of each statistic, in the columns of an encoder."""
+        books = [feature.name for feature, book in encoder.features if book is not None]
+        options: dict[str, dict[str, Any]] = {}
+        if self.groups is not None:
+            options["families"] = {"families": numbered(self.groups, books)}
+        if isinstance(self.cells, list):
+            options["cells"] = options["cell_scatter"] = {"columns": _numbers(self.cells, books)}
+        return {name: options.get(name, {}) for name in self.names}
 
 
 def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:
@@ -621,6 +368,20 @@ def _numbers(names: Iterable[str | int], books: Sequence[str]) -> list[int]:
             f"cells: there is no categorical column {unknown[0]!r}; there are {books}"
         )
     return sorted({books.index(str(name)) for name in names})
+
+
+def _check_bins(encoder: Encoder, names: Sequence[str], as_they_are: str | None) -> None:
+    """Raise ValueError where numeric columns are to be bins, and numbers as well.
+
+    `as_they_are` is an option that wants numbers; of others the `names` of statistics tell.
+    """
+    if as_they_are is None and any(book is None for _, book in encoder.features):
+        as_they_are = next(map(option_of, reversed(wanting(names, "numbers"))), None)
+    if as_they_are is not None:
+        raise ValueError(
+            f"{as_they_are} wants numeric columns as they are, of which pairs, triples and "
+            "families make bins: count once for either"
+        )
 
 
 def _identity(schema: Schema) -> tuple[Any, ...]:
@@ -637,25 +398,3 @@ def _identity(schema: Schema) -> tuple[Any, ...]:
     ]
     classes = schema.classes.to_pylist() if schema.classes_declared else None
     return schema.target, classes, features, schema.missing, schema.null_values
-
-
-def census_of(opened: Opened, threads: int | None) -> Census:
-    """Return which rows have a class and a weight above 0, from one scan of these columns."""
-    full = opened.learning()
-    encoder = Encoder([], full.target, template=full.template, weight=full.weight)
-    encoder.expect(opened.source.n_rows)
-
-    def count(segment: Segment) -> tuple[int, int, float]:
-        done, kept, heaviest = 0, 0, 0.0
-        for rows, encoded in row_blocks.encoded_blocks(segment, encoder):
-            done += rows.num_rows
-            kept += encoded.batch.n_rows
-            weight = encoded.batch.weight
-            heaviest = max(heaviest, 1.0 if weight is None else float(weight.max(initial=0.0)))
-        return done, kept, heaviest
-
-    rows = opened.source.only([name for name in (opened.target, opened.weight) if name is not None])
-    found = [*in_order(count, rows.segments(BLOCK_ROWS), resolved_threads(threads))]
-    n_rows, kept = np.array([(0, 0), *(one[:2] for one in found)], np.int64).T
-    heaviest = max((one[2] for one in found), default=0.0)
-    return Census(encoder, np.cumsum(kept), bool((n_rows == kept).all()), heaviest)

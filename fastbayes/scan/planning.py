@@ -23,9 +23,9 @@ from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
 from fastbayes.scan import engine
 from fastbayes.scan.budget import capacity, has_gaps, needs_of, total_of
-from fastbayes.scan.counting import opened_to_learn
 from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.opening import opened_to_learn
 from fastbayes.statistics.base import Room
 from fastbayes.statistics.pair_counts import all_pairs
 from fastbayes.statistics.registry import wanting, with_companions

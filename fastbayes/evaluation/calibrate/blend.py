@@ -38,8 +38,8 @@ from fastbayes.models.estimator.parameters import (
 )
 from fastbayes.models.estimator.store import jsonable, made
 from fastbayes.models.estimator.unavailable import unavailable
-from fastbayes.scan.counting import Opened, folds_apart, with_folds
 from fastbayes.scan.date_spans import date_parts
+from fastbayes.scan.opening import Opened, folds_apart, with_folds
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.bundle import Statistics

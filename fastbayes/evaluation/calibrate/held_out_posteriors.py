@@ -33,7 +33,7 @@ from fastbayes.models.estimator.log_space import Floats, normalise, row_max
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.leave_one_out.loo import loo_scorer
-from fastbayes.scan.counting import Opened, folds_apart, with_folds
+from fastbayes.scan.opening import Opened, folds_apart, with_folds
 
 logger = logging.getLogger("fastbayes")
 

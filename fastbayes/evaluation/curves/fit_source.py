@@ -14,7 +14,7 @@ from fastbayes.evaluation.calibrate.calibration import SCANS, Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
 from fastbayes.models.estimator.inputs import is_array, require_labels
-from fastbayes.scan.counting import opened_to_learn
+from fastbayes.scan.opening import opened_to_learn
 from fastbayes.scan.request import Progress
 
 

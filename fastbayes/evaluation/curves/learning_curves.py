@@ -54,8 +54,8 @@ from fastbayes.models.estimator.base import Classifier, check_learnable
 from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, census_of, opened_to_learn
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.opening import Opened, census_of, opened_to_learn
 from fastbayes.scan.request import Progress
 from fastbayes.scan.row_blocks import encoded_blocks
 from fastbayes.statistics.bundle import Statistics

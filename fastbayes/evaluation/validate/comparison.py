@@ -76,17 +76,17 @@ from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, by_name, candidates
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.scan import engine
-from fastbayes.scan.counting import (
+from fastbayes.scan.data_warnings import remark
+from fastbayes.scan.discretization import cuts_by_rules, learned_columns
+from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
+from fastbayes.scan.fold_statistics import training
+from fastbayes.scan.opening import (
     Opened,
     folds_apart,
     number_of_folds,
     opened_to_learn,
     with_folds,
 )
-from fastbayes.scan.data_warnings import remark
-from fastbayes.scan.discretization import cuts_by_rules, learned_columns
-from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
-from fastbayes.scan.fold_statistics import training
 from fastbayes.scan.request import Counter, Progress, stage
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import Wanted

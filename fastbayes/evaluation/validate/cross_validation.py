@@ -31,7 +31,7 @@ from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
-from fastbayes.scan.counting import (
+from fastbayes.scan.opening import (
     folds_apart,
     number_of_folds,
     opened_to_learn,

@@ -25,7 +25,7 @@ from fastbayes.evaluation.validate.scoring import Contestant, Score, score_block
 from fastbayes.evaluation.validation import Evaluator
 from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.scan import engine
-from fastbayes.scan.counting import Opened, census_of
+from fastbayes.scan.opening import Opened, census_of
 from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
 

@@ -46,9 +46,9 @@ from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
-from fastbayes.scan.counting import Opened
 from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 from fastbayes.scan.fold_statistics import check_apart, training
+from fastbayes.scan.opening import Opened
 from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, ViewElsewhere
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.registry import kind_of

@@ -28,10 +28,10 @@ from fastbayes.data.unify import is_text
 from fastbayes.networks.graph.coded import Floats, Ints, fits
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.budget import default_limit
-from fastbayes.scan.counting import Opened, declared, opened_to_learn
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.deduplicate import Columns, distinct
 from fastbayes.scan.discretization import numeric_cuts
+from fastbayes.scan.opening import Opened, declared, opened_to_learn
 from fastbayes.scan.packed_rows import in_memory, rereadable
 from fastbayes.scan.request import Counter, Progress
 from fastbayes.statistics.bundle import Statistics
