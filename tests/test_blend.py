@@ -220,6 +220,17 @@ def test_pools__do_not_know_the_order_of_models() -> None:
         np.testing.assert_allclose(again, first, atol=1e-7)
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(2, 4))
+def test_pools__are_the_same_wherever_they_begin(seed: int, models: int, classes: int) -> None:
+    rows, others = (held(n, models, classes, seed + n) for n in (150, 60))
+    found, near = Pools.learned(rows), Pools.learned(others)
+    again = Pools.learned(rows, near)
+    np.testing.assert_allclose(again.weights, found.weights, atol=1e-6)
+    np.testing.assert_allclose(again.coefficients, found.coefficients, atol=1e-6)
+    assert again.losses(others) == pytest.approx(found.losses(others), rel=1e-7)
+
+
 def test_pools__hardly_hear_who_knows_nothing() -> None:
     rows = held(3000, 2, 2, 7)
     rng = np.random.default_rng(0)
