@@ -773,3 +773,9 @@ def test_fit__is_a_blend_of_what_is_read(tmp_path: Path) -> None:
     assert not hasattr(found, "feature_names_in_")
     with pytest.raises(TypeError, match="alpha"):
         fb.fit(rows, "y", alpha=2)
+
+
+def test_folds__are_as_many_as_have_rows() -> None:
+    assert fb.Blend(["naive-bayes"], folds=50).fit(table(30), "y").n_folds_ == 30
+    with pytest.raises(ValueError, match=r"folds=\[0, 0, 0, 0, 0, 0, \.\.\.\]: use a whole number"):
+        fb.Blend(["naive-bayes"], folds=[0] * 1_000).fit(table(30), "y")

@@ -306,7 +306,7 @@ def test_calibrated__is_fitted_and_calibrated_on_the_rows_of_a_size() -> None:
         alone = fb.Calibrated(**made.get_params(deep=False)).fit(X[order], y[order])
         told = fb.evaluate(alone, X[at >= 240], y[at >= 240])
         assert curve.log_loss[0, s, 0] == pytest.approx(told.log_loss, rel=1e-9)
-    with pytest.raises(SchemaError, match="all models read the rows alike"):
+    with pytest.raises(SchemaError, match="all models of a learning curve read the rows alike"):
         learning_curve(fb.Calibrated(fb.NaiveBayes(missing="category")), X, y)
 
 
@@ -578,10 +578,21 @@ def test_refused__no_probabilities() -> None:
 
 def test_refused__other_ways_of_reading() -> None:
     X, y = numbers()
-    with pytest.raises(SchemaError, match=r"all models read the rows alike"):
+    with pytest.raises(SchemaError, match=r"read the rows alike"):
         learning_curve(fb.NaiveBayes(missing="category"), X, y)
     both = learning_curve(fb.NaiveBayes(missing="category"), X, y, [9], 1, missing="category")
     assert np.isfinite(both.log_loss).all()
     batches = iter([pa.record_batch({"x": [1.0, 2.0], "y": ["a", "b"]})])
     with pytest.raises(SchemaError, match="can be read only once"):
         learning_curve("naive-bayes", batches, "y")
+
+
+def test_names__are_those_of_compare(mixed: pa.Table) -> None:
+    models = {"tan-quantile": "tan-quantile", "as it is": fb.TAN(discretize=("quantile", 5))}
+    curve = fb.learning_curve(models, mixed, "y", sizes=[150], repeats=2)
+    np.testing.assert_array_equal(*curve.log_loss)
+    with pytest.raises(SchemaError, match="ask for the curve with missing='category'"):
+        fb.learning_curve(["aode-missing"], mixed, "y", sizes=[150], repeats=2)
+    asked = {"sizes": [150], "repeats": 2, "missing": "category"}
+    curve = fb.learning_curve(["aode", "aode-missing"], mixed, "y", **asked)
+    np.testing.assert_array_equal(*curve.log_loss)

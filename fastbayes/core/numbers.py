@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,8 @@ def check_whole(name: str, value: Any, least: int, besides: str = "") -> None:
     `besides` ends the sentence that says what may be used.
     """
     if not is_whole(value) or value < least:
-        raise ValueError(f"{name}={value!r}: use a whole number >= {least}{besides}")
+        given = reprlib.repr(value)  # of a whole column, the beginning
+        raise ValueError(f"{name}={given}: use a whole number >= {least}{besides}")
 
 
 def check_seed(seed: Any) -> None:

@@ -345,7 +345,7 @@ class Blend(TableRows):
         for model in models.values():  # what held for this job is no property of the model
             model.set_params(**dict.fromkeys(contest.limits))
         self.dropped_, self.member_log_loss_ = dropped, losses
-        self.n_folds_ = len(contest.stats.fold_names)
+        self.n_folds_ = len(found.folds)
         self.log_loss_ = cross_fitted(found.folds, pools)
         return self._made_of(found.stats, models, pools.of_models(used), named)
 

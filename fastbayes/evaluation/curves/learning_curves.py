@@ -298,8 +298,8 @@ def learners(
 ) -> list[Learner]:
     """Return the models that are to learn.
 
-    Models asked for by name have those of the parameters `given` that they know, and every model
-    has the `limits` of threads and memory that the caller sets. Raises ValueError when a model is
+    Models asked for by name have those of the parameters `given` that they know, but for those that
+    make the name; every model has the `limits` of threads and memory that the caller sets. Raises ValueError when a model is
     unknown or stands twice, or has no probabilities.
     """
     found: dict[str, Learner] = {}
@@ -332,7 +332,9 @@ def _named(name: str, given: Mapping[str, Any]) -> Any:
                 f"not by {given['discretize']!r}"
             )
         model.set_params(numeric=given["discretize"])
-    return model.set_params(**_those(model, given))
+    # What makes the name stays: the bins of "tan-quantile", "aode-missing"'s missing values.
+    own = candidate.parameters
+    return model.set_params(**_those(model, {n: given[n] for n in given if n not in own}))
 
 
 def _those(model: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -494,8 +496,14 @@ def check_suits(learner: Learner, stats: Statistics) -> None:
     if learner.way == "arrays":
         return
     model = learner.make()
+    model = model.unfitted() if isinstance(model, Calibrated) else model
+    if (wanted := model._counts_missing) != stats.schema.missing:
+        raise SchemaError(
+            f"{learner.name} has missing={wanted!r}, and all models of a learning curve read the "
+            f"rows alike: ask for the curve with missing={wanted!r}, or leave the model out"
+        )
     try:
-        Classifier._check_suits(model.unfitted() if isinstance(model, Calibrated) else model, stats)
+        Classifier._check_suits(model, stats)
     except SchemaError as error:
         raise SchemaError(
             f"{learner.name}: {error}; all models read the rows alike, as learning_curve is asked"

@@ -933,8 +933,14 @@ class ComparisonRunner:
     def held(self) -> int:
         """Return about how many bytes are held so far: counts, tables of models, and the race."""
         models = [runner.model for runner in self._ours() if runner.model is not None]
+        without = [
+            scorer.model
+            for runner in self._ours()
+            for scorer in runner.scorers
+            if isinstance(scorer, Fitted)
+        ]
         counted = [tally.stats for tally in self.tallies if tally.stats is not None]
-        bundles = [*counted, *(model.statistics_ for model in models)]
+        bundles = [*counted, *(model.statistics_ for model in [*models, *without])]
         parts = {id(part): part for stats in bundles for part in stats.parts.values()}
         race = 0 if self.race is None else self.race.nbytes
         return race + 2 * sum(part.nbytes for part in parts.values())

@@ -24,6 +24,7 @@ from fastbayes.evaluation.validate.scoring import (
     Fitted,
     Score,
     fitted_without_folds,
+    held_by,
     scores,
 )
 from fastbayes.evaluation.validation import Evaluation, Evaluator
@@ -447,6 +448,7 @@ def k_fold(
         memory_limit=options["memory_limit"],
         progress=progress,
         weighted=sample_weight is not None,
+        besides=held_by(models),
     )
     figures = of_folds(score, classes, names, loss, opened.source.description)
     return replace(figures, proba=probabilities(score, len(classes)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,10 +61,10 @@ class Fitted(LooScorer):
     """A model of named columns that was fitted without the rows that it is to score."""
 
     def __init__(self, model: Any) -> None:
-        self._model, self._of = model, model._scorers()
+        self.model, self._of = model, model._scorers()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _fitted, packed(self._model)
+        return _fitted, packed(self.model)
 
     def posterior(self, batch: Batch, out: Floats) -> int:
         """Write P(c | x) into `out`; return how many rows took the prior."""
@@ -78,8 +78,14 @@ class Fitted(LooScorer):
 
     def forget(self) -> None:
         """Let go of the tables that score rows; they are made anew where they are needed."""
-        forget_scorers(self._model)
-        self._of = self._model._scorers()
+        forget_scorers(self.model)
+        self._of = self.model._scorers()
+
+
+def held_by(models: Iterable[Any]) -> int:
+    """Return about how many bytes fitted models hold: their counts, and as much in tables."""
+    parts = {id(part): part for model in models for part in model.statistics_.parts.values()}
+    return 2 * sum(part.nbytes for part in parts.values())
 
 
 def _fitted(cls: type, data: bytes) -> Fitted:
@@ -460,6 +466,12 @@ def scores(
     and scored at a time, do not fit.
     """
     check_limit(memory_limit)
+    if memory_limit is not None and besides > memory_limit:
+        raise MemoryLimitError(
+            f"{source.description}: models, each without the rows of every fold, need {besides:,} "
+            f"bytes, over memory_limit={memory_limit:,}: take fewer models or folds, or raise "
+            "memory_limit"
+        )
     if proba and isinstance(source, Counter):
         raise DataError(
             f"{source.description}: workers read its rows, and keep the probabilities of none: "
@@ -645,11 +657,22 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     return any(isinstance(r[0] if isinstance(r, tuple) else r, str) for r in rules)
 
 
+def check_room_for_folds(stats: Statistics, memory_limit: int | None) -> None:
+    """Raise MemoryLimitError where models without each fold exceed the limit beside the counts."""
+    each = 2 * sum(part.nbytes for part in stats.parts.values())
+    need = stats.nbytes + len(stats.folds) * each
+    if memory_limit is not None and need > memory_limit:
+        raise MemoryLimitError(
+            f"models without each of {len(stats.folds)} folds need {need:,} bytes, over "
+            f"memory_limit={memory_limit:,}"
+        )
+
+
 def fitted_without_folds(
     make: Callable[[], Any], opened: Opened, threads: int | None, memory_limit: int | None
 ) -> tuple[list[Any], tuple[str, ...], RowEncoding]:
     """Return a model fitted without each fold, names of the folds, and how rows are encoded."""
-    model, encoder, folds = make(), opened.learning(), opened.folds
+    model, encoder, folds, models = make(), opened.learning(), opened.folds, list[Any]()
     assert folds is not None
     to_cut = model._to_cut(encoder)
     options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
@@ -659,6 +682,7 @@ def fitted_without_folds(
             cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **options))
         try:
             stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **options)
+            check_room_for_folds(stats, memory_limit)
         except MemoryLimitError as error:
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
@@ -676,10 +700,10 @@ def fitted_without_folds(
             return cut, [rule]
 
         (cuts,) = cuts_by_folds(scans, cutting, **options)
-    models = []
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, last=True))
+        held = partial(held_by, models)
+        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, besides=held, last=True))
         models.append(model._learned(scanned))
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])

@@ -125,9 +125,13 @@ def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) ->
         if "lost" in reply:
             told = [text for node, some, _, _ in nodes for text in (node, *some)]
             odd = [repr(text) for text in told if not PLAIN.fullmatch(text)]
+            single = [node for node, some, _, _ in nodes if len(some) < 2]
+            which = ", ".join(odd[:3]) or "nodes and states"
+            remedy = f"rename {which} to letters, digits and '_'"
+            if single and not odd:
+                remedy = f"leave out {single[0]!r}, which has one state"
             raise DataError(
                 f"{os.fspath(path)}: {Path(path).suffix} cannot hold the network, pyagrum does not "
                 f"read it again ({reply['lost'].replace(os.fspath(temporary), 'the file')}); write "
-                f".bif or .xml, or rename {', '.join(odd[:3]) or 'nodes and states'} to letters, "
-                "digits and '_'"
+                f".bif or .xml, or {remedy}"
             )
