@@ -321,7 +321,7 @@ def test_other_formats__are_read_and_written(
 def test_other_formats__without_nodes_of_one_state_say_so(tmp_path: Path, suffix: str) -> None:
     tables = {"a": np.ones(1), "c": np.array([[0.5, 0.5]])}
     network = BayesianNetwork({"a": ["x"], "c": ["u", "v"]}, {"c": ["a"]}, tables)
-    with pytest.raises(DataError, match="does not read it again .* or leave out 'a'"):
+    with pytest.raises(DataError, match=r"does not read it again .* or leave out 'a'"):
         network.write(tmp_path / f"n{suffix}")
     assert not [*tmp_path.iterdir()]
 

@@ -299,8 +299,8 @@ def learners(
     """Return the models that are to learn.
 
     Models asked for by name have those of the parameters `given` that they know, but for those that
-    make the name; every model has the `limits` of threads and memory that the caller sets. Raises ValueError when a model is
-    unknown or stands twice, or has no probabilities.
+    make the name; every model has the `limits` of threads and memory that the caller sets. Raises
+    ValueError when a model is unknown or stands twice, or has no probabilities.
     """
     found: dict[str, Learner] = {}
     for name, model in named_models(models):
