@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+from importlib.abc import MetaPathFinder
 
 
 def run() -> None:
@@ -12,7 +14,31 @@ def run() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from fastbayes.cli import main
 
+    _without_pandas()
     main(prog_name="fastbayes")
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas, as if it were not installed."""
+
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("not asked for", name=fullname)
+
+
+def _without_pandas() -> None:
+    """Have pyarrow find no pandas: no command uses it, and importing it takes a third of a second.
+
+    Whatever Python object pyarrow converts first, it asks for pandas, once.
+    """
+    import pyarrow as pa
+
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.scalar(0)
+    finally:
+        sys.meta_path.remove(finder)
 
 
 if __name__ == "__main__":

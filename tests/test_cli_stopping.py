@@ -17,6 +17,7 @@ from typing import IO, Any
 import pytest
 from commands import answer, parquet, run, snapshot, tennis
 
+from fastbayes.cli import stopping
 from fastbayes.cli.stopping import SIGNALS, Stopped, stoppable
 
 LAST = "Interrupted: nothing half-written is left."
@@ -174,6 +175,54 @@ def test_stop__second_signal_waits_for_the_first() -> None:
     assert cleaned
     assert stopped.value.exit_code == 143
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_stop__signals_long_after_the_first_end_the_cleaning_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stopping, "PATIENCE", 0.2)
+    cleaned = False
+    with pytest.raises(Stopped, match="SIGINT"), stoppable():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+            cleaned = True
+    assert not cleaned
+
+
+STOPPED_IMPORT = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Stopping(MetaPathFinder):
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Stopping())
+import time
+import pyarrow as pa
+from fastbayes.cli import statistics, main
+
+def count(*_, **__):
+    pa.nulls(1, pa.int8()).to_numpy(zero_copy_only=False)
+    time.sleep(60)
+
+statistics.fb.count = count
+main(["count", "no.csv", "--target", "y", "-o", sys.argv[2]])
+"""
+
+
+def test_stop__while_pyarrow_imports_pandas(tmp_path: Path) -> None:
+    """What is raised there, pyarrow drops."""
+    pytest.importorskip("pandas")
+    command = [sys.executable, "-c", STOPPED_IMPORT, "pandas.core.ops", str(tmp_path / "s.fbs")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (143, f"{LAST}\n")
 
 
 def test_stop__what_the_caller_ignores_stays_ignored() -> None:

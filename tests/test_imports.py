@@ -62,5 +62,24 @@ def test_fit_of_a_small_table__compiles_nothing(monkeypatch: pytest.MonkeyPatch)
     assert "numba" not in done.stderr.splitlines()[-1]
 
 
+COMMAND = """
+from fastbayes.__main__ import run
+try:
+    run()
+except SystemExit as done:
+    assert done.code == 0, done.code
+"""
+
+
+def test_command__imports_no_pandas(tmp_path: Path) -> None:
+    """pyarrow asks for it at whatever it converts first; one third of the start it would take."""
+    model = tmp_path / "m.fb"
+    args = ["fit", "fastbayes/examples/penguins.csv", "--target", "species", "-o", str(model)]
+    for arguments in (args, ["inspect", str(model)]):
+        done = run(f"import sys\nsys.argv = {['fastbayes', *arguments]}\n" + COMMAND + REPORT)
+        assert done.returncode == 0, done.stderr
+        assert "pandas" not in done.stderr.splitlines()[-1]
+
+
 def test_report_sees_what_is_loaded() -> None:
     assert run("import scipy" + REPORT).stderr.strip() == "['scipy']"
