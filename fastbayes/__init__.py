@@ -27,6 +27,7 @@ PUBLIC = {
         "NotFittedError",
         "RejectLimitError",
         "SchemaError",
+        "SystemLimitError",
     ),
     "data.files": ("Files",),
     "evaluation.curves.curve_table": ("Crossover", "LearningCurve", "crossover"),

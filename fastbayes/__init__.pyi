@@ -13,6 +13,7 @@ from fastbayes.core.errors import MemoryLimitError as MemoryLimitError
 from fastbayes.core.errors import NotFittedError as NotFittedError
 from fastbayes.core.errors import RejectLimitError as RejectLimitError
 from fastbayes.core.errors import SchemaError as SchemaError
+from fastbayes.core.errors import SystemLimitError as SystemLimitError
 from fastbayes.data.files import Files as Files
 from fastbayes.evaluation.calibrate.blend import Blend as Blend
 from fastbayes.evaluation.calibrate.calibration import Calibrated as Calibrated

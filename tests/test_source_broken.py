@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
+import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
@@ -537,3 +538,45 @@ def test_parquet__a_page_that_claims_to_be_large_is_not_believed(
     with pytest.raises(fb.FileFormatError, match=r"t\.parquet, row group 0"):
         fb.count(path, "y", threads=2)
     assert pool.max_memory() <= max(before, 100_000_000)
+
+
+NO_FILES_LEFT = """
+import os, resource, sys
+import fastbayes as fb
+
+on_error, *where = sys.argv[1:]
+fb.count(where, "a")  # what is imported and compiled is there
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+taken = []
+try:
+    while True:
+        taken.append(open(os.devnull))
+except OSError:
+    pass
+try:
+    print(fb.count(fb.Files(where, on_error=on_error), "a", threads=1).n_rows)
+except fb.SystemLimitError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are counted by /proc")
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+def test_no_open_files_left__no_file_is_left_out_for_it(
+    tmp_path: Path, suffix: str, on_error: str
+) -> None:
+    write = {
+        "parquet": pq.write_table,
+        "csv": pa.csv.write_csv,
+        "arrow": pa.feather.write_feather,
+    }[suffix]
+    names = [f"{tmp_path}/{i}.{suffix}" for i in range(3)]
+    for name in names:
+        write(TABLE, name)
+    command = [sys.executable, "-c", NO_FILES_LEFT, on_error, *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == (
+        f"{names[0]}: too many open files; raise the limit of open files (ulimit -n) or use fewer "
+        "threads\n"
+    ), done.stderr

@@ -33,6 +33,10 @@ class MemoryLimitError(FastBayesError, MemoryError):
     """The plan needs more bytes than `memory_limit` allows; nothing was allocated."""
 
 
+class SystemLimitError(FastBayesError):
+    """The system has no open files or memory left to read with; no `on_error` leaves that out."""
+
+
 class NotFittedError(FastBayesError, ValueError, AttributeError):
     """The model has not seen data yet."""
 

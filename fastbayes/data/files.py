@@ -82,6 +82,8 @@ class Files:
         For a file of rejected rows of another kind.
     RejectLimitError
         When more rows are bad than that, while they are read.
+    SystemLimitError
+        When the system has no open files or memory left, which leaves no file out.
 
     Examples
     --------

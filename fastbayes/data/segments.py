@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,7 +18,13 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.doubles import doubles
-from fastbayes.core.errors import DataError, FastBayesError, FileFormatError, SchemaError
+from fastbayes.core.errors import (
+    DataError,
+    FastBayesError,
+    FileFormatError,
+    SchemaError,
+    SystemLimitError,
+)
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import (
@@ -405,9 +413,20 @@ def value_bytes(kind: pa.DataType) -> int:
         return 24
 
 
+# What a process or a machine may have too little of, and the remedies.
+EXHAUSTED = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n) or use fewer threads",
+    errno.ENFILE: "close files of other processes or use fewer threads",
+    errno.ENOMEM: "use fewer threads or a machine with more memory",
+}
+
+
 @contextmanager
 def reading(origin: str, remedy: str = "") -> Iterator[None]:
-    """Turn what pyarrow and the system raise while `origin` is read into a DataError."""
+    """Turn what pyarrow and the system raise while `origin` is read into a DataError.
+
+    What the process or the machine has too little of is no fault of a file: a SystemLimitError.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -415,6 +434,9 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
     except PermissionError as error:
         raise DataError(f"{origin}: may not be read: permission denied") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno in EXHAUSTED:
+            said = f"{os.strerror(error.errno).lower()}; {EXHAUSTED[error.errno]}"
+            raise SystemLimitError(f"{origin}: {said}") from error
         hint = f"; {remedy}" if remedy else ""
         raise FileFormatError(f"{origin}: {first_line(error)}{hint}") from error
     except ValueError as error:
