@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from importlib.abc import MetaPathFinder
@@ -15,6 +16,9 @@ def run() -> None:
     from fastbayes.cli import main
 
     _without_pandas()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name that the terminal's encoding lacks is shown escaped, as stderr does.
+        sys.stdout.reconfigure(errors="backslashreplace")
     main(prog_name="fastbayes")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -510,6 +511,16 @@ def test_output__is_not_replaced_unless_forced(data: Path, model: Path) -> None:
     run("fit", data, "--target", "play", "--alpha", "9", "-o", model, "--force")
     assert fb.load(model).alpha_ == 9
     assert model.read_bytes() != before
+
+
+def test_names_that_stdout_cannot_encode__are_escaped(tmp_path: Path) -> None:
+    data = csv_of("sky,play\nå,☃\nb,no\n" * 5, tmp_path / "d.csv")
+    run("fit", data, "--target", "play", "-o", tmp_path / "m.fb")
+    command = [sys.executable, "-m", "fastbayes", "inspect", str(tmp_path / "m.fb")]
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, capture_output=True, env=env, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u2603" in done.stdout
 
 
 def test_verbose__adds_the_traceback(tmp_path: Path) -> None:

@@ -440,6 +440,21 @@ print(codes, fb.count(table, "y", threads=2) == before)
     assert result.stdout.strip() == "[0, 0, 0, 0] True", result.stderr
 
 
+def test_fork__while_another_thread_makes_a_counter() -> None:
+    result = run(
+        """
+import os
+from fastbayes.scan import repeated_counts
+with repeated_counts._making:  # as another thread might at that moment
+    child = os.fork()
+    if not child:
+        os._exit(0 if repeated_counts._making.acquire(blocking=False) else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    )
+    assert result.stdout.strip() == "0", result.stderr
+
+
 def test_fork__by_multiprocessing() -> None:
     result = run(
         MAKE

@@ -264,6 +264,16 @@ def _longest(held: list[_Repeated], n: int = LENGTHS - 1) -> list[_Repeated]:
 _making = threading.Lock()
 
 
+def _after_fork() -> None:
+    # A child forked while another thread held the lock would wait for ever.
+    global _making
+    _making = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _counter(rows: DecodedRows, known: LookedUp, calls: Any) -> Any:
     """Return what counts row groups that take the place of others."""
     reader, kernels = rows.reader, dispatch.compiled_module("reading.row_groups")
