@@ -580,3 +580,20 @@ def test_no_open_files_left__no_file_is_left_out_for_it(
         f"{names[0]}: too many open files; raise the limit of open files (ulimit -n) or use fewer "
         "threads\n"
     ), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_not_utf_8__are_named_and_left_out(tmp_path: Path) -> None:
+    good, odd = tmp_path / "a.parquet", os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.parquet")
+    pq.write_table(TABLE, good)
+    Path(odd).write_bytes(good.read_bytes())
+    for where in (tmp_path, f"{tmp_path}/*.parquet", odd, [good, odd]):
+        with says(FileFormatError, "b\\udcff.parquet: the name is not UTF-8; rename it"):
+            open_source(where)
+    for where in (tmp_path, f"{tmp_path}/*.parquet"):
+        left_out: list[Exception] = []
+        source = open_source(where, on_error=left_out.append)
+        assert source.n_rows == len(TABLE)
+        assert [*map(str, left_out)] == [
+            f"{tmp_path}/b\\udcff.parquet: the name is not UTF-8; rename it"
+        ]

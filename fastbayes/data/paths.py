@@ -193,6 +193,7 @@ def _resolve(
     name: str, filesystem: Any, storage_options: Mapping[str, Any], partitions: bool
 ) -> list[DataFile]:
     """Return the files of one path, glob, directory or URI."""
+    _check_name(name)
 
     def ask() -> tuple[pafs.FileSystem, str, pafs.FileInfo]:
         fs, path = _filesystem(name, filesystem, storage_options)
@@ -297,7 +298,7 @@ def _below(fs: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
     left = [(root, _entered(fs, root, frozenset()))]
     while left:
         folder, above = left.pop()
-        inside = fs.get_file_info(pafs.FileSelector(folder))
+        inside = _inside(fs, pafs.FileSelector(folder))
         found += inside
         left += [
             (child.path, _entered(fs, child.path, above))
@@ -306,6 +307,47 @@ def _below(fs: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
             and (not _hidden(child.base_name) or child.base_name == "_delta_log")
         ]
     return found
+
+
+class _OddlyNamed(NamedTuple):
+    """What pyarrow cannot say of a file or directory whose name is not UTF-8."""
+
+    path: str
+    base_name: str
+    type: pafs.FileType = pafs.FileType.File
+    size: int = 0
+    mtime_ns: int | None = None
+
+
+def _inside(fs: pafs.FileSystem, selector: pafs.FileSelector) -> list[Any]:
+    """Return what is in a directory, oddly named files and directories as such."""
+    found = fs.get_file_info(selector)
+    named = [info for info in found if _has_path(info)]
+    if len(named) == len(found):
+        return found
+    with os.scandir(selector.base_dir) as entries:
+        odd = [_OddlyNamed(each.path, each.name) for each in entries if not _is_utf8(each.name)]
+    return [*named, *odd]
+
+
+def _has_path(info: pafs.FileInfo) -> bool:
+    try:
+        return isinstance(info.path, str)
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_utf8(name: str) -> bool:
+    """Return whether the bytes of a name are; others Python gives as halves of surrogate pairs."""
+    return _shown(name) == name
+
+
+def _shown(name: str) -> str:
+    return name.encode(errors="backslashreplace").decode()
+
+
+def _check_name(name: str) -> None:
+    refuse(not _is_utf8(name), f"{_shown(name)}: the name is not UTF-8; rename it", FileFormatError)
 
 
 def _entered(fs: pafs.FileSystem, folder: str, above: frozenset[_Inode]) -> frozenset[_Inode]:
@@ -350,7 +392,7 @@ def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> Da
             "name the copy",
             FileFormatError,
         )
-    return DataFile(fs, info.path, info.path, info.size or 0, info.mtime_ns, partitions)
+    return DataFile(fs, info.path, _shown(info.path), info.size or 0, info.mtime_ns, partitions)
 
 
 def _hidden(path: str) -> bool:
@@ -388,11 +430,11 @@ def _match(
             yield from _match(fs, info.path, rest)
         return
     selector = pafs.FileSelector(base or ".", allow_not_found=True)
-    for info in fs.get_file_info(selector):
+    for info in _inside(fs, selector):
         name = info.base_name
         if name.startswith(".") and not part.startswith("."):
             continue
-        if not base and info.path.startswith("./"):
+        if not base and info.path.startswith("./") and isinstance(info, pafs.FileInfo):
             info = fs.get_file_info(info.path[2:])
         folder = info.type == pafs.FileType.Directory
         if part == "**":
@@ -413,6 +455,7 @@ def _under(base: str, name: str) -> str:
 
 def _with_format(file: DataFile) -> DataFile:
     """Tell the format by the extension, otherwise by the first bytes."""
+    _check_name(file.path)
     name = _without_query(file.path).rpartition("/")[2].lower()
     stem, _, last = name.rpartition(".")
     compression = COMPRESSIONS.get(last)
