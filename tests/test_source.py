@@ -34,6 +34,7 @@ from hypothesis import strategies as st
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.picks import Selection
 from fastbayes.data import text
 from fastbayes.data.segments import SEGMENT_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
@@ -647,6 +648,13 @@ class TestCsv:
         assert b"".join(parts) == data
         assert not any(part.startswith(b"\n") for part in parts)
         assert [row for part in parts for row in parse(part)] == parse(data)
+
+
+@pytest.mark.parametrize("when", ["2024-02-01 10:00:00", "2024-02-01T10:00:00.25", "2024-02-01"])
+def test_json_columns_of_moments_stand_where_the_file_has_them(folder: Path, when: str) -> None:
+    Path("t.jsonl").write_text(json.dumps({"a": 1, "b": "x", "when": when, "c": 2.5}))
+    assert open_source("t.jsonl").schema.names == ["a", "b", "when", "c"]
+    assert open_source("t.jsonl", columns=Selection(columns=[0, 2])).schema.names == ["a", "when"]
 
 
 def test_json_keys_may_be_absent(folder: Path) -> None:

@@ -752,8 +752,9 @@ class JsonReader(TextReader):
             for field in table.schema
             if field.name not in known and pa.types.is_timestamp(field.type)
         ]
-        if moments:
-            table = self._parse(text, known | dict.fromkeys(moments, pa.string()), every)
+        if moments:  # which come first then, as all whose types are given
+            again = self._parse(text, known | dict.fromkeys(moments, pa.string()), every)
+            table = again.select(table.schema.names)
         for i, field in enumerate(table.schema):
             if field.name in known and is_moment(known[field.name]):
                 table = table.set_column(i, field.name, table[i].cast(known[field.name]))
