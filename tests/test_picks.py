@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
@@ -202,3 +207,55 @@ def test_command_line(tmp_path: Path) -> None:
     assert sorted(fb.BayesianNetwork.read_bif(network).nodes) == ["a", "y", "z1"]
     wrong = run("fit", data, "--target", "y", "--exclude", "ix_*", "-o", model, "--force", code=1)
     assert "exclude: no column matches 'ix_*'" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["id", None])
+@pytest.mark.parametrize(
+    "form", ["t.parquet", "t.arrow", "table", "nested", "reader", "batches", "dataset", "polars"]
+)
+def test_the_index_of_a_pandas_frame__is_no_feature_unless_it_is_named(
+    tmp_path: Path, form: str, name: str | None
+) -> None:
+    index = pd.Index(np.arange(30) * 3, name=name)
+    frame = pd.DataFrame({"x": [*"uvw"] * 10, "y": np.repeat([*"ab"], 15)}, index=index)
+    column = name or "__index_level_0__"
+    rows = pa.Table.from_pandas(frame)
+
+    pq.write_table(rows, path := tmp_path / "t.parquet")
+    feather.write_feather(rows, tmp_path / "t.arrow")
+    makers: dict[str, Any] = {
+        "table": lambda: rows,
+        "nested": lambda: rows.append_column("s", pa.array([{"v": "w"}] * 30)),
+        "reader": rows.to_reader,
+        "batches": lambda: iter(rows.to_batches()),
+        "dataset": lambda: ds.dataset(path),
+        "polars": lambda: rows if name else pl.scan_parquet(path),
+    }
+    source = makers.get(form, lambda: tmp_path / form)
+    usual = ("x", "s.v") if form == "nested" else ("x",)
+    for learned in (
+        fb.count(source(), "y").schema,
+        fb.count(source(), "y", columns="*").schema,
+        fb.count(source(), "y", exclude=[]).schema,
+        fb.NaiveBayes().fit(source(), "y").partial_fit(source(), "y").schema_,
+    ):
+        assert learned.names == usual
+    assert fb.count(source(), "y", sample_weight=column).weighted
+    assert fb.count(source(), column, columns="x").schema.target == column
+    plain = fb.NaiveBayes().fit(frame, "y")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if form != "nested":
+            assert plain.score(source(), "y") == plain.score(frame, "y")
+            fb.evaluate(plain, source())
+    asked = fb.NaiveBayes(columns=["x", column]).fit(source(), "y")
+    assert asked.schema_.names == ("x", column)
+    assert asked.partial_fit(source(), "y").predict(source()).shape == (30,)
+    fb.predict_to(plain, source(), tmp_path / "p.parquet", keys=[column])
+    assert pq.read_table(tmp_path / "p.parquet")[column].to_pylist() == index.to_list()
+
+
+def test_metadata_of_pandas_that_is_none__is_passed_over() -> None:
+    rows = pa.table({"x": [1.0, 2.0], "y": ["a", "b"]})
+    for said in (b"{", b"[]", b"5", b'{"index_columns": 5}', b'{"index_columns": [{"kind": "x"}]}'):
+        assert fb.count(rows.replace_schema_metadata({b"pandas": said}), "y").schema.names == ("x",)

@@ -482,6 +482,8 @@ def _data(data: Any, target: str | None, planning: dict[str, Any]) -> dict[str, 
     for name, column in columns.items():
         if name == target:
             column["kind"] = "target"
+        elif name in source.index_columns:
+            column["kind"] = "index"
         elif name in plan.unusable:
             column |= {"kind": "unusable", "why": plan.unusable[name]}
         else:

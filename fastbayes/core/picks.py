@@ -98,8 +98,11 @@ class Chooser(ABC):
     """What chooses columns to read, once it is known which there are."""
 
     @abstractmethod
-    def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of those that `where` has."""
+    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
+        """Return the columns to read out of those that `where` has.
+
+        Those `apart` are read where they are named alone.
+        """
 
     @abstractmethod
     def __contains__(self, name: str) -> bool:
@@ -133,8 +136,8 @@ class Selection(Chooser):
             return None
         return cls(taken, left_out, tuple(dict.fromkeys(keep)))
 
-    def of(self, names: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of those that there are.
+    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
+        """Return the columns to read out of those that there are, those `apart` by name alone.
 
         Raises
         ------
@@ -142,10 +145,11 @@ class Selection(Chooser):
             When a pick stands for nothing, `exclude` names a column that is needed, or nothing is
             left.
         """
-        taken = [n for n in names if n not in self.keep]
+        apart = [*self.keep, *apart]
+        taken = [n for n in names if n not in apart]
         if self.columns is not None:
-            taken = chosen(names, self.columns, "columns", apart=self.keep, where=where)
-        left_out = {*chosen(names, self.exclude, "exclude", apart=self.keep, where=where)}
+            taken = chosen(names, self.columns, "columns", apart=apart, where=where)
+        left_out = {*chosen(names, self.exclude, "exclude", apart=apart, where=where)}
         for name in self.keep:
             refuse(
                 name in left_out,

@@ -422,7 +422,7 @@ class Needed(Chooser):
     lenient: bool = False
     remedy: str = ""
 
-    def of(self, names: Iterable[str], where: str = "") -> list[str]:
+    def of(self, names: Iterable[str], where: str = "", apart: Iterable[str] = ()) -> list[str]:
         """Return the columns to read: of features those that are there, if it is lenient."""
         own, there = self.schema.read_from(names), {*names}
         lacking = [name for name in own if name not in there]

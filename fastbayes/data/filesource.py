@@ -67,6 +67,7 @@ from fastbayes.data.unify import (
     Columns,
     ColumnsOfFiles,
     check_names,
+    index_columns,
     is_binary,
     is_text,
     odd_ones,
@@ -209,9 +210,9 @@ class FileSource(Source):
         self._on_error = on_error
         self.description = description
         schema = self._unified(schema_mode, columns)
-        available = self.available
+        every = self.available, self.index_columns
         super().__init__(schema, None, null_values, description, native)
-        self.available = available
+        self.available, self.index_columns = every
         self._note_files()
 
     def _note_files(self) -> None:
@@ -371,6 +372,8 @@ class FileSource(Source):
         self.available = [*dict.fromkeys(name for part in parts for name in part.schema.names)]
         if mode != "union":
             self.available = parts[0].schema.names
+        index = {name for part in parts for name in index_columns(part.schema)}
+        self.index_columns = [name for name in self.available if name in index]
         self.notes = [*_absences(schema.names, parts)]
         return schema
 
@@ -637,7 +640,7 @@ def _with_partitions(reader: FileReader) -> pa.Schema:
     extra = [
         pa.field(key, kind) for key, _ in reader.file.partitions if key not in reader.schema.names
     ]
-    return flat_schema(pa.schema([*reader.schema, *extra]))
+    return flat_schema(pa.schema([*reader.schema, *extra], reader.schema.metadata))
 
 
 def _absences(names: Sequence[str], parts: Sequence[ColumnsOfFiles]) -> Iterator[str]:
@@ -758,7 +761,8 @@ class _InCommon:
         if known is None or known[0] is not columns:
             plain = columns.arrow
             text = [f.name for f in plain if dictionary_type(f.type) is not None]
-            schema = pa.schema([f.with_type(dictionary_type(f.type) or f.type) for f in plain])
+            fields = [f.with_type(dictionary_type(f.type) or f.type) for f in plain]
+            schema = pa.schema(fields, plain.metadata)
             self._read_as = known = columns, schema, text
         return known[1:]
 

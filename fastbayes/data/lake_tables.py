@@ -65,7 +65,7 @@ def _stream(
     rows: Callable[[list[str] | None], Any], native: Any, name: str, options: dict[str, Any]
 ) -> StreamSource:
     schema = pa.RecordBatchReader.from_stream(rows(None)).schema
-    wanted = names_of(options["columns"], flat_schema(schema).names, name)
+    wanted = names_of(options["columns"], flat_schema(schema), name)
     if wanted is not None:
         wanted = roots(wanted, schema.names)
 

@@ -57,10 +57,9 @@ class TableSource(Source):
         native: Any = None,
     ) -> None:
         native = table if native is None else native
-        table = flat(table)
-        super().__init__(table.schema, columns, null_values, description, native)
+        super().__init__(flat_schema(table.schema), columns, null_values, description, native)
         self.n_rows = table.num_rows
-        self._table = table.select(self.schema.names)
+        self._table = flat(table).select(self.schema.names)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return slices of a few blocks."""
@@ -199,8 +198,15 @@ class StreamSource(Source):
         super().__init__(flat_schema(schema), columns, null_values, description, native)
         self.rereadable = rereadable
         self._open = open_stream
-        self._used = False
+        self._scans: list[None] = []  # which sources of the same stream share
         self._complete = columns is None
+
+    def only(self, columns: Sequence[str]) -> StreamSource:
+        """Return the source with these columns."""
+        fewer = copy.copy(self)
+        fewer.schema = pa.schema([self.schema.field(name) for name in columns])
+        fewer._projection = self._projection.onto(fewer.schema)
+        return fewer
 
     def held(self, threads: int) -> int:
         """Return about how many bytes wait for threads, a piece each."""
@@ -209,11 +215,11 @@ class StreamSource(Source):
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return the stream in pieces of a few blocks."""
         refuse(
-            self._used and not self.rereadable,
+            bool(self._scans) and not self.rereadable,
             f"{self.description} can be read only once and has been; pass a table, a path or "
             "a function's result anew for a second scan",
         )
-        self._used = True
+        self._scans.append(None)
         return self._segments(block_rows)
 
     def _segments(self, block_rows: int) -> Iterator[Segment]:
@@ -227,9 +233,9 @@ class StreamSource(Source):
         with reading(self.description):
             for given in self._open():
                 batch = flat(given)
-                if self._complete and batch.num_columns > len(self.schema):
+                if self._complete and batch.num_columns > len(self.available):
                     select(batch.schema, None, self.description)
-                    late = next(n for n in batch.schema.names if n not in self.schema.names)
+                    late = next(n for n in batch.schema.names if n not in self.available)
                     raise SchemaError(
                         f"{self.description}: a later batch has a column {late!r} that the first "
                         "lacks; columns=[...] selects those to read"

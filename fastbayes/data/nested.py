@@ -24,7 +24,8 @@ def flat_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns that `flat` makes of columns."""
     if is_flat(schema):
         return schema
-    return pa.schema([each for field in schema for each in _fields(field)])
+    fields = [each for field in schema for each in _fields(field)]
+    return pa.schema(fields, schema.metadata)
 
 
 def flat(rows: Rows) -> Rows:

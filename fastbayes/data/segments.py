@@ -30,6 +30,7 @@ from fastbayes.core.ledger import Ledger
 from fastbayes.data.unify import (
     Columns,
     Projection,
+    index_columns,
     is_moment,
     is_text,
     select,
@@ -208,6 +209,7 @@ class Source(ABC):
                  the schema: float64 for an integer column, timestamps of a finer unit than those,
                  any type for a null column
     available    names of all columns, selected or not
+    index_columns  those of them that were the index of a pandas frame
     n_rows       None if it takes a scan to know
     rereadable   whether `segments` may be called more than once
     in_memory    arrays, tables and frames
@@ -245,6 +247,7 @@ class Source(ABC):
     ) -> None:
         self.schema = select(schema, columns, description)
         self.available: Sequence[str] = schema.names
+        self.index_columns: Sequence[str] = index_columns(schema)
         self.description = description
         self.native = native
         self._projection = Projection(self.schema, null_values)

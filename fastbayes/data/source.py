@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -41,6 +42,8 @@ from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
 from fastbayes.data.unify import Columns, check_names, names_of
+
+logger = logging.getLogger("fastbayes")
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
@@ -283,7 +286,7 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
 
 def _computed(frame: Any, schema: pa.Schema, asked: Columns) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a lazy frame of polars, those columns that are asked for."""
-    columns = names_of(asked, flat_schema(schema).names, "polars.LazyFrame")
+    columns = names_of(asked, flat_schema(schema), "polars.LazyFrame")
     wanted = frame if columns is None else frame.select(roots(columns, schema.names))
     with _computing():
         if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
@@ -424,7 +427,7 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     if hasattr(source, "projected_schema"):
         return StreamSource(source.to_reader, source.projected_schema, rereadable=False, **options)
     dataset = _with_dictionaries(source)
-    columns = names_of(options["columns"], flat_schema(dataset.schema).names, name)
+    columns = names_of(options["columns"], flat_schema(dataset.schema), name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
     stream = partial(_scanned, dataset, columns)  # which pickles, as boards and models do
@@ -456,7 +459,8 @@ def _with_dictionaries(dataset: Any) -> Any:
             if field.name not in constant
             else field
             for field in dataset.schema
-        ]
+        ],
+        dataset.schema.metadata,
     )
     text = {field.name for field in dataset.schema if dictionary_type(field.type) is not None}
     file_format = ds.ParquetFileFormat(
@@ -478,6 +482,16 @@ def _with_dictionaries(dataset: Any) -> Any:
         for fragment in fragments
     ]
     return ds.FileSystemDataset(rebuilt, schema, file_format, dataset.filesystem)
+
+
+def without_index(source: Source, named: Collection[str]) -> Source:
+    """Return a source without the index of a pandas frame, but for columns that are `named`."""
+    index = [name for name in source.index_columns if name not in named]
+    rest = [name for name in source.schema.names if name not in index]
+    if not rest or len(rest) == len(source.schema.names):
+        return source
+    logger.info("%s: %s, an index of pandas, is no feature", source.description, index)
+    return source.only(rest)
 
 
 def open_for(
@@ -503,6 +517,7 @@ def open_for(
     options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
         opened = open_source(source, columns=needed, **options)
+        known.update(opened.index_columns)
         others = [name for name in opened.available if name not in known]
         return filled(opened, schema) if lenient else opened, others
     opened = open_source(source, **options)

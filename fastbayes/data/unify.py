@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,11 +122,29 @@ def check_names(names: Sequence[str], where: str) -> None:
 Columns: TypeAlias = "Sequence[str] | Chooser | None"
 
 
-def names_of(columns: Columns, names: Sequence[str], where: str) -> list[str] | None:
-    """Return the names of the columns to read, out of those that there are; None for all."""
+def names_of(
+    columns: Columns, schema: pa.Schema, where: str, apart: Sequence[str] | None = None
+) -> list[str] | None:
+    """Return the names of the columns to read, out of those that there are; None for all.
+
+    `apart` are those that are chosen by name alone: by default the index of a pandas frame.
+    """
     if isinstance(columns, Chooser):
-        return columns.of(names, where)
+        return columns.of(schema.names, where, index_columns(schema) if apart is None else apart)
     return None if columns is None else list(columns)
+
+
+# What pyarrow calls an index of pandas that has no name, or the name of a column.
+_INDEX = re.compile(r"__index_level_\d+__")
+
+
+def index_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns that were the index of a pandas frame: by its metadata, or their names."""
+    said: Any = None
+    with suppress(ValueError, TypeError, KeyError):
+        said = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
+    told = said if isinstance(said, list) else []  # an index that is a range is an object
+    return [name for name in schema.names if name in told or _INDEX.fullmatch(name)]
 
 
 def takes_all(columns: Columns) -> bool:
@@ -131,8 +152,10 @@ def takes_all(columns: Columns) -> bool:
     return columns is None or (isinstance(columns, Selection) and columns.columns is None)
 
 
-def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
-    """Return the schema of `columns`, in their order; None means all.
+def select(
+    schema: pa.Schema, columns: Columns, where: str, apart: Sequence[str] | None = None
+) -> pa.Schema:
+    """Return the schema of `columns`, in their order; None means all; `apart` as in `names_of`.
 
     Raises SchemaError for an unknown column (names close ones and those there are), or one named
     twice.
@@ -140,7 +163,7 @@ def select(schema: pa.Schema, columns: Columns, where: str) -> pa.Schema:
     check_names(schema.names, where)
     if isinstance(columns, str):
         raise SchemaError(f"columns={columns!r}: give a list of names, [{columns!r}]")
-    columns = names_of(columns, schema.names, where)
+    columns = names_of(columns, schema, where, apart)
     if columns is None:
         return schema.remove_metadata()
     known = set(schema.names)
@@ -199,7 +222,8 @@ def unify_schemas(
     first = parts[0]
     here = parts if mode == "union" else parts[:1]
     known = dict.fromkeys(name for part in here for name in part.schema.names)
-    wanted = select(pa.schema([(name, pa.null()) for name in known]), columns, where).names
+    index = [*dict.fromkeys(name for part in here for name in index_columns(part.schema))]
+    wanted = select(pa.schema([(name, pa.null()) for name in known]), columns, where, index).names
     types: dict[str, tuple[pa.DataType, str]] = {}
     for part in parts:
         if mode != "union":

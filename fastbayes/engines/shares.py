@@ -215,7 +215,8 @@ class Shares(Workers):
     def __init__(self, files: FileSource, paths: Paths) -> None:
         super().__init__(files.schema, None, None, files.description, paths)
         self._files, self._paths = files, paths
-        self.available, self.n_rows, self.versions = files.available, files.n_rows, files.versions
+        self.available, self.index_columns = files.available, files.index_columns
+        self.n_rows, self.versions = files.n_rows, files.versions
         self._n_shares = 0
 
     def only(self, columns: Sequence[str]) -> Shares:

@@ -123,7 +123,8 @@ def count(
         "marginalize" leaves missing values out; "category" makes them a value of their own.
     columns
         Columns to read besides target and weight, by names, patterns ("id_*") or indices; all by
-        default.
+        default. What was the index of a pandas frame (by the metadata of a table or file, or as
+        "__index_level_0__") is read where it is named alone.
     exclude
         Columns to leave out, given in the same way; no pattern stands for target or weight.
     dates

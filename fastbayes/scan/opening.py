@@ -27,7 +27,7 @@ from fastbayes.data.folds import (
 )
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
-from fastbayes.data.source import Source, as_given, open_source
+from fastbayes.data.source import Source, as_given, open_source, without_index
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.request import Counter
@@ -64,6 +64,8 @@ def open_labelled(
     for name in names:
         if name not in opened.available:
             raise SchemaError(unknown_column(name, opened.available, opened.description))
+    if columns is None:
+        opened = without_index(opened, kept)
     return with_labels(opened, target, sample_weight)
 
 

@@ -35,6 +35,7 @@ from fastbayes.data.source import (
     engine_opener,
     filled,
     open_source,
+    without_index,
 )
 from fastbayes.scan.outputs.sink import takes_absent
 from fastbayes.scan.packed_rows import in_memory
@@ -214,9 +215,11 @@ def open_rows(
             return source.only(taking.of(source.schema.names, "X"))
         return _renamed(model, source, fitted=not reset)
     if reset:
-        return open_source(X, columns=taking, types=as_given(model.categorical, model.domains))
+        source = open_source(X, columns=taking, types=as_given(model.categorical, model.domains))
+        return source if model.columns is not None else without_index(source, labels or ())
     known = None if taking is None else Needed(model.schema_, taking.keep)
     source = open_source(X, columns=known, **as_at_fit(model.schema_))
+    source = without_index(source, [*model.schema_.columns, *(labels or ())])
     return _positioned(model, source, labels or ())
 
 

@@ -67,7 +67,7 @@ class NodeColumns(Chooser):
     nodes: tuple[str, ...]
     also: tuple[str, ...] = ()
 
-    def of(self, names: Sequence[str], where: str) -> list[str]:
+    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
         """Return the columns to read of those there are; SchemaError names a node without one."""
         dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
         if unknown := [n for n in self.nodes if n not in names and n not in dated]:
