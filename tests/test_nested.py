@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as pa_orc
@@ -143,6 +144,25 @@ def test_a_field__is_the_class_the_weight_and_a_category(tmp_path: Path) -> None
     assert fb.count(held, "device.os", **options).values == wanted.values
     model = fb.TAN(categorical="device.*.width").fit(tmp_path / "t.parquet", "device.os")
     assert model.schema_.features[0].kind == "categorical"
+
+
+@pytest.mark.parametrize("form", ["table", "polars", "pandas", "batches"])
+def test_a_field__is_the_class_that_scores_are_of(form: str) -> None:
+    codes = np.arange(60) % 3
+    of = [{"y": "pq"[code // 2]} for code in codes]
+    rows = pa.table({"x": codes, "of": of})
+    given: dict[str, Any] = {
+        "table": rows,
+        "polars": pl.from_arrow(rows),
+        "pandas": rows.to_pandas(),
+        "batches": rows.to_batches(),
+    }
+    model = fb.NaiveBayes().fit(given[form], "of.y")
+    assert model.score(given[form], "of.y") == 1.0
+    if form != "batches":
+        assert fb.CategoricalNB().fit(given[form], "of.y").score(given[form], "of.y") == 1.0
+    with pytest.raises(SchemaError, match=r"no column 'of\.z'.*of\.y"):
+        model.score(given[form], "of.z")
 
 
 def test_predict__opens_structs_too(tmp_path: Path) -> None:

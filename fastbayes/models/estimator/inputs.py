@@ -27,6 +27,7 @@ from fastbayes.data.memory import (
     to_array,
     worded,
 )
+from fastbayes.data.nested import flat, roots
 from fastbayes.data.source import (
     TABLES,
     Source,
@@ -340,9 +341,11 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
         read = (rows.column(y) for part in source.segments(ROWS) for rows in part.batches())
         return X, pa.chunked_array([cast_domain(y, piece, kind) for piece in read], kind)
     frame = hasattr(X, "iloc")  # of pandas, whose index is no column
-    table = X if frame else pa.table(X)
+    table = X if frame else flat(pa.table(X))
     names = [*map(str, X.columns)] if frame else table.column_names
     if y not in names:
+        if frame and roots([y], names)[0] in names:  # a field, perhaps
+            return split_target(in_memory(open_source(X)), y)
         raise SchemaError(f"no column {y!r} in X; its columns are {names}" + did_you_mean(y, names))
     if frame:
         at = names.index(y)
