@@ -308,3 +308,30 @@ def test_whole_numbers__without_a_sign_beside_others(tmp_path: Path) -> None:
                     rf"ends at {2**63 - 1}; cast it to one type in all places, double or text",
                 ):
                     fb.count(some, "y", **how)
+
+
+@pytest.mark.parametrize("kind", ["M8[10s]", "M8[m]", "M8[h]", "M8[2D]", "M8[W]", "M8[M]", "M8[Y]",
+                                  "m8[10s]", "m8[m]", "m8[h]", "m8[D]", "m8[W]"])  # fmt: skip
+def test_numpy__dates_and_durations_of_any_unit(kind: str) -> None:
+    values = np.arange(8).astype(kind)
+    values[5] = "NaT"
+    fine = values.astype(f"{kind[:2]}[s]")
+    y = [*"abababab"]
+    of = "when.elapsed"
+    as_number = {"dates": {"when": "number"}}
+    one = fb.count({"when": values, "y": y}, "y", **as_number)
+    other = fb.count({"when": fine, "y": y}, "y", **as_number)
+    scale = 86_400 if kind[0] == "M" and kind[-2] in "DWMY" else 1  # dates are days
+    assert one.schema.names == other.schema.names == (of,)
+    assert np.allclose(one.moments.mean * scale, other.moments.mean)
+    assert fb.count(values.reshape(-1, 1), y, dates={"x0": "number"}).schema.names == (
+        "x0.elapsed",
+    )
+
+
+def test_numpy__durations_of_no_fixed_length_are_refused() -> None:
+    for values in (np.arange(4).astype("m8[M]"), np.arange(4).astype("m8[Y]")):
+        with pytest.raises(DataError, match=r"column 'c' .*months or years.*give days or numbers"):
+            fb.count({"c": values, "y": [*"abab"]}, "y")
+    with pytest.raises(DataError, match="column 'c' cannot be read"):
+        fb.count({"c": [*np.arange(4).astype("m8[h]")], "y": [*"abab"]}, "y")

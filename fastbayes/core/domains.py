@@ -185,11 +185,24 @@ def domain(name: str, values: Any) -> pa.Array:
     return result
 
 
+# Units of numpy's dates and durations that are coarser than those of Arrow, and what holds them.
+_COARSE = {
+    "M": {"Y": "D", "M": "D", "W": "D", "h": "s", "m": "s"},
+    "m": {"W": "s", "D": "s", "h": "s", "m": "s"},
+}
+
+
 def array_of(values: Any) -> pa.Array:
     """Return values as an Arrow array; whole numbers from 2**63 on as uint64, NaN in objects null.
 
     Raises what pyarrow does for values that are not of one type or are beyond 64 bits.
     """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+        unit = np.datetime_data(values.dtype)[0]
+        if values.dtype.kind == "m" and unit in ("Y", "M"):
+            raise TypeError("durations of months or years differ in days; give days or numbers")
+        unit = _COARSE[values.dtype.kind].get(unit, unit)  # nor does Arrow know steps of 10 s
+        values = values.astype(f"{values.dtype.kind}8[{unit}]", copy=False)
     try:
         return pa.array(values, from_pandas=True)
     except OverflowError:  # beyond int64, which is what pyarrow tries

@@ -24,7 +24,8 @@ def is_number(value: Any) -> bool:
 
 def is_whole(value: Any) -> bool:
     """Return whether a value is an integer; truth values are not."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    # of numpy's integers durations are some
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 def check_whole(name: str, value: Any, least: int, besides: str = "") -> None:
