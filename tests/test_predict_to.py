@@ -242,6 +242,31 @@ def test_keys__the_target_is_copied_only_if_asked(
     assert pq.read_table(tmp_path / "o.parquet").column_names == ["prediction"]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "table", "reader"])
+def test_keys__are_patterns_and_indices_too(tmp_path: Path, form: str) -> None:
+    rows = pa.table({"id_a": [1, 2], "x": [*"uv"], "id_b": [3, 4], "y": [*"ab"]})
+    path = tmp_path / f"t.{form}"
+    pc.write_csv(rows, path) if form == "csv" else path.write_text(
+        "\n".join(map(json.dumps, rows.to_pylist()))
+    )
+    model = fb.NaiveBayes(columns="x").fit(rows, "y")
+    for keys, copied in (
+        ("id_*", ["id_a", "id_b"]),
+        (["y", "id_*"], ["y", "id_a", "id_b"]),
+        (["id_b", "*"], ["id_b", "id_a", "x", "y"]),
+        ([-1, 0], ["y", "id_a"]),
+    ):
+        source = {"table": rows, "reader": rows.to_reader()}.get(form, path)
+        done = fb.predict_to(model, source, tmp_path / "o.csv", keys=keys, force=True)
+        assert [*done.columns] == [*copied, "prediction"]
+    for wrong, says in (
+        (["a_*"], r"keys: no column matches 'a_\*'"),
+        (["id"], "did you mean 'id_"),
+    ):
+        with pytest.raises(fb.SchemaError, match=says):
+            fb.predict_to(model, rows, tmp_path / "o.csv", keys=wrong, force=True)
+
+
 def test_keys__what_is_not_copied_is_logged(
     table: pa.Table, model: fb.NaiveBayes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

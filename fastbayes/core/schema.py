@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from fastbayes.core.domains import (
     value_type,
 )
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.picks import Chooser, unknown_column
+from fastbayes.core.picks import Chooser, Selection, chosen, unknown_column
 
 # Domains up to this size are laid out value by value.
 FEW_VALUES = 256
@@ -415,26 +415,31 @@ class Needed(Chooser):
         Whether features may be without their column.
     remedy
         What the message says besides of one that is not there.
+    keys
+        Further columns that are copied, by names, patterns or indices.
     """
 
     schema: Schema
     also: tuple[str, ...] = ()
     lenient: bool = False
     remedy: str = ""
+    keys: tuple[str | int, ...] = ()
 
-    def of(self, names: Iterable[str], where: str = "", apart: Iterable[str] = ()) -> list[str]:
+    def of(self, names: Sequence[str], where: str = "", apart: Iterable[str] = ()) -> list[str]:
         """Return the columns to read: of features those that are there, if it is lenient."""
         own, there = self.schema.read_from(names), {*names}
         lacking = [name for name in own if name not in there]
         if self.lenient:
             own = [name for name in own if name in there]
         elif lacking and self.remedy:
-            raise SchemaError(f"{unknown_column(lacking[0], [*names], where)}; {self.remedy}")
-        return [*dict.fromkeys([*own, *self.also])] or [*names][:1]  # there must be rows
+            raise SchemaError(f"{unknown_column(lacking[0], names, where)}; {self.remedy}")
+        copied = chosen(names, self.keys, "keys", apart=apart, where=where)
+        return [*dict.fromkeys([*own, *self.also, *copied])] or [*names[:1]]  # there must be rows
 
     def __contains__(self, name: str) -> bool:
         """Return whether a column may be read."""
-        return name in (*self.schema.columns, *self.schema.names, *self.also)
+        known = (*self.schema.columns, *self.schema.names, *self.also)
+        return name in known or name in Selection(self.keys)
 
 
 def _same_part(mine: Feature, their: Feature) -> bool:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import ByPick, Picks, several, unknown_column
+from fastbayes.core.picks import ByPick, Picks, chosen, several, unknown_column
 from fastbayes.core.schema import ABSENT, Needed, Schema
 from fastbayes.data.filesource import (
     FileSource,
@@ -499,25 +499,27 @@ def open_for(
     source: Any,
     *,
     also: Iterable[str] = (),
+    keys: Picks = (),
     rest: bool = False,
     lenient: bool = False,
     filesystem: Any = None,
 ) -> tuple[Source, list[str]]:
     """Open data for a schema, with its null values and its types where a file has none.
 
-    Returns a source of the features and what is wanted `also`, and of the `rest`, columns that the
-    schema does not know, if these are wanted too; a stream that is read once keeps all columns.
+    Returns a source of the features and what is wanted `also`, by name, or as `keys`, by names,
+    patterns or indices, and of the `rest`, columns that the schema does not know, if these are
+    wanted too; a stream that is read once keeps all columns.
     Where that is `lenient`, a feature without its column is missing in all rows.
-    With it, the names of the columns that are neither in the schema nor in `also`. Raises
+    With it, the names of the columns that are neither in the schema nor wanted. Raises
     SchemaError when a column is not there, which names it and close ones, and DataError when the
     data cannot be read.
     """
-    needed = Needed(schema, tuple(also), lenient, ABSENT)
+    needed = Needed(schema, tuple(also), lenient, ABSENT, tuple(several(keys, "keys")))
     known = {*schema.names, *schema.columns, *also, schema.target}
     options = {**as_at_fit(schema), "filesystem": filesystem}
     if not rest:
         opened = open_source(source, columns=needed, **options)
-        known.update(opened.index_columns)
+        known.update(opened.index_columns, copied_of(opened, keys))
         others = [name for name in opened.available if name not in known]
         return filled(opened, schema) if lenient else opened, others
     opened = open_source(source, **options)
@@ -529,6 +531,12 @@ def open_for(
     if opened.rereadable and len(asked) + len(others) < len(opened.available):
         opened = open_source(source, columns=[*asked, *others], **options)
     return filled(opened, schema) if lenient else opened, others
+
+
+def copied_of(source: Source, keys: Picks) -> list[str]:
+    """Return the columns of a source, of all that it had, that are to be copied."""
+    where = source.description
+    return chosen(source.available, keys, "keys", apart=source.index_columns, where=where)
 
 
 def filled(source: Source, schema: Schema) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from fastbayes.core.files import (
     check_directory,
     check_target,
 )
-from fastbayes.data.source import open_for
+from fastbayes.core.picks import Picks, several
+from fastbayes.data.source import copied_of, open_for
 from fastbayes.scan.outputs.delta_output import check_table, is_table, write_table
 from fastbayes.scan.outputs.format_types import check_types
 from fastbayes.scan.outputs.partitioned_files import check_partition_by
@@ -63,7 +64,7 @@ def predict_to(
     explain: bool = False,
     loss: Any = None,
     reject: float | None = None,
-    keys: Iterable[str] | str | None = None,
+    keys: Picks = None,
     format: str | None = None,
     parts: bool | None = None,
     partition_by: str | Sequence[str] = (),
@@ -97,7 +98,8 @@ def predict_to(
     reject
         Cost of not deciding; such rows have a null prediction.
     keys
-        Columns of the source to copy; by default those that the model does not know.
+        Columns of the source to copy, by names, patterns ("id_*") or indices; by default those that
+        the model does not know.
     format
         "parquet", "ipc", "csv", "jsonl" or "delta"; by default what the suffix of `path` says,
         Parquet of parts. "delta" (extra `deltalake`) is a table in a directory.
@@ -151,22 +153,21 @@ def predict_to(
     by = [partition_by] if isinstance(partition_by, str) else [*partition_by]
     kind, parts = check_output(path, format, parts, partition_by=by, force=force)
     schema = schema_of(model, "predict_to")
-    copied = None if keys is None else [keys] if isinstance(keys, str) else list(keys)
-    twice = copied is not None and len({*copied}) < len(copied)
-    refuse(twice, f"keys={copied} names a column twice", SchemaError)
+    picks = several(keys, "keys")
+    refuse(len({*picks}) < len(picks), f"keys={picks} names a column twice", SchemaError)
     opened, rest = open_for(
         schema,
         source,
-        also=copied or (),
-        rest=copied is None,
+        keys=picks,
+        rest=keys is None,
         lenient=takes_absent(model),
         filesystem=filesystem,
     )
     if isinstance(path, str | os.PathLike):
         check_apart(path, opened.local_files())
-    if copied is not None:
+    if keys is not None:
         log_rest(rest, opened.description)
-    copied = rest if copied is None else copied
+    copied = rest if keys is None else copied_of(opened, picks)
     opened.copying([name for name in copied if name not in schema.read_from(copied)])
     columns = partial(
         PredictionColumns,
