@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
+from commands import fails
 
 from fastbayes.cli import main
 from fastbayes.cli.help import LEAF
@@ -63,3 +66,15 @@ def test_parameters__are_the_options_of_the_command(
 def test_a_message__that_needs_no_option_is_as_it_was() -> None:
     with click.Context(main):
         assert in_options("overwrite it with force=True") == "overwrite it with force=True"
+
+
+def test_a_cell__whose_columns_are_called_like_options(tmp_path: Path) -> None:
+    rows = [f"u{i % 2},{i % 4},{i}.5,{'ab'[i % 2]}" for i in range(16)]
+    (tmp_path / "t.csv").write_text("\n".join(["target,threads,num,y", *rows, "zz,0,4,a"]))
+    says = fails(
+        *("fit", tmp_path / "t.csv", "--target", "y", "--model", "joint-gaussian"),
+        *("--categorical", "threads", "--density", "normal", "--backoff", 0),
+        *("-o", tmp_path / "m.fb"),
+        folder=tmp_path,
+    )
+    assert "cell {'target': 'zz', 'threads': '0'} of class 'a'" in says

@@ -265,11 +265,11 @@ def test_statistics__of_some_columns_or_with_numbers_are_refused() -> None:
         fb.JointBayes().fit_statistics(some)
     with pytest.raises(SchemaError, match="no cells; count again with cells=True"):
         fb.JointBayes().fit_statistics(fb.count(table.drop_columns("z"), "y"))
-    with pytest.raises(SchemaError, match=r"'z' as numeric.*families="):
+    with pytest.raises(SchemaError, match=r"'z' as numeric.*numeric='mdl'"):
         fb.JointBayes().fit_statistics(fb.count(table, "y", cells=True))
     with pytest.raises(SchemaError, match="no categorical column 'q'"):
         fb.count(table, "y", cells=["q"])
-    bins = fb.count(table, "y", cells=True, families=[])
+    bins = fb.count(table, "y", cells=True, numeric="mdl")
     model = fb.JointBayes().fit_statistics(bins)
     again = fb.JointBayes().fit(table, "y")
     np.testing.assert_array_equal(model.predict_proba(table), again.predict_proba(table))

@@ -310,7 +310,7 @@ def test_backoff_0__names_the_cell_that_has_no_density(spoil: Any, rows: int) ->
     y = np.array([0, 1])[np.arange(200) % 2].astype(str)
     y[:rows] = "1"
     table = pa.table({"a": a, "x0": x[:, 0], "x1": x[:, 1], "y": y})
-    with pytest.raises(DataError, match=r"cell \(a='odd'\) of class '1'.*use backoff > 0"):
+    with pytest.raises(DataError, match=r"cell {'a': 'odd'} of class '1'.*use backoff > 0"):
         fb.JointGaussian(backoff=0).fit(table, "y")
     found = fb.JointGaussian().fit(table, "y").predict_proba(table)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)

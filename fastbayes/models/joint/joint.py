@@ -492,8 +492,8 @@ class JointBayes(Classifier, Iterative):
         for feature in stats.schema.numeric:
             raise SchemaError(
                 f"the statistics were counted with column {feature.name!r} as numeric; JointBayes "
-                "needs it discrete: count again with cells=True and families=[], which cuts it "
-                "into bins, or name it in `categorical`"
+                "needs it discrete: count again with cells=True and numeric='mdl', which cuts "
+                "it into bins, or name it in `categorical`"
             )
         return stats
 

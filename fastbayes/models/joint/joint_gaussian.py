@@ -232,15 +232,15 @@ class JointGaussian(Classifier, Iterative):
         worst = int(bad.argmax())
         key, label = whole.keys[at[worst]].tolist(), int(c[worst])
         n = 0.0 if found[worst] < 0 else float(mixture.gaussians.n[found[worst]])
-        given = []
+        given = {}
         for feature, code in zip(stats.schema.categorical, key, strict=True):
             assert feature.values is not None
             value = feature.values[code].as_py() if code < feature.size else None
-            given.append(f"{feature.name}={value!r}")
-        cell = ", ".join(given) or "without categorical columns"
+            given[feature.name] = value
         raise DataError(
-            f"cell ({cell}) of class {stats.schema.classes[label].as_py()!r}: its {n:,.10g} rows "
-            f"with every number known do not determine a covariance of "
+            f"cell {given or 'without categorical columns'} of class "
+            f"{stats.schema.classes[label].as_py()!r}: its {n:,.10g} rows with every number known "
+            "do not determine a covariance of "
             f"{len(stats.schema.numeric)} numeric columns (too few, constant, or dependent on each "
             "other), which backoff=0 asks for; use backoff > 0, or leave columns out"
         )
