@@ -453,6 +453,29 @@ def test_dates__wrong(dates: dict[str, Any], says: str) -> None:
         fb.count(table(20), "y", dates=dates)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"categorical": "when"}, "categorical: column 'when' holds dates or times, .*'when.hour'"),
+        ({"domains": {"when": ["a"]}}, "domains: column 'when' holds dates or times, .*`dates`"),
+        (
+            {"domains": {"when": [dt.date(2024, 1, 1)]}},
+            r"domains\['when'\] holds dates or times, of which parts are features: declare",
+        ),
+        ({"numeric": {"when": "kde"}}, "numeric: there is no column 'when'; .*of 'when' there are"),
+        (
+            {"discretize": {"when": "width"}, "pairs": True},
+            "discretize: there is no column 'when'; .*of 'when' there are 'when.hour'",
+        ),
+    ],
+)
+def test_a_date_that_is_taken_for_a_feature__has_its_parts_named(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(SchemaError, match=says):
+        fb.count(table(20), "y", dates={"when": ["hour", "month"]}, **options)
+
+
 def test_a_column_that_stands_beside_its_date__is_refused() -> None:
     rows = table(20).append_column("when.hour", pa.array(range(20)))
     with pytest.raises(SchemaError, match=r"column 'when\.hour' is there besides the date or time"):

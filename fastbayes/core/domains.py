@@ -170,6 +170,12 @@ def domain(name: str, values: Any) -> pa.Array:
         raise SchemaError(f"domains[{name!r}]={values!r}: give a list of values, [{values!r}]")
     try:
         given = values if isinstance(values, pa.Array) else array_of(list(values))
+        refuse(
+            t.is_temporal(given.type),
+            f"domains[{name!r}] holds dates or times, of which parts are features: declare the "
+            f"values of one ('{name}.weekday'), or cast column and values to string",
+            SchemaError,
+        )
         given = canonical_values(name, given)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise SchemaError(f"domains[{name!r}]: {error}; list values of one type") from error

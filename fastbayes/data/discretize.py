@@ -262,7 +262,7 @@ def methods(
         elif name not in numeric:
             raise SchemaError(
                 f"discretize: there is no column {name!r}; the numeric columns are {list(numeric)}"
-                f"{did_you_mean(name, numeric)}"
+                f"{did_you_mean(name, [*numeric, *others])}"
             )
     return asked
 

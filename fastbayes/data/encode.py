@@ -209,9 +209,17 @@ class Encoder:
         derived = {p.name: p for some in (parts or {}).values() for p in some}
         wanted = _with_parts(own, parts or {})
         picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
-        forced = {*chosen(wanted, picks)}
         listed = {**declared(domains)}
         cuts = cuts or {}
+        dated = {name: of for name, of in (parts or {}).items() if name not in wanted}
+        for option, named in (("categorical", picks), ("domains", listed), ("cuts", cuts)):
+            for name in (name for name in named if name in dated):
+                raise SchemaError(
+                    f"{option}: column {name!r} holds dates or times, of which parts are features: "
+                    f"{', '.join(repr(part.name) for part in dated[name])} (`dates` says which); "
+                    "name these, or cast the column to string"
+                )
+        forced = {*chosen(wanted, picks)}
         for option, given, known in (
             ("domains", {*listed} - {*wanted, target}, names),
             ("cuts", {*cuts} - {*wanted}, wanted),

@@ -91,7 +91,7 @@ class DensitySpec:
             if name not in known:
                 raise SchemaError(
                     f"numeric: there is no column {name!r}; the numeric columns are {known}"
-                    f"{did_you_mean(name, known)}"
+                    f"{did_you_mean(name, [*known, *others])}"
                 )
 
     def check_counted(self, schema: Schema) -> None:
