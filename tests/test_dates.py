@@ -412,6 +412,23 @@ def test_json_lines__are_read_as_they_are_written_and_as_csv(
     assert fb.count(path, "y", **columns).values == fb.count(other, "y", **columns).values
 
 
+@pytest.mark.filterwarnings("ignore:.*the model does not use")
+@pytest.mark.parametrize(
+    "kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")]
+)
+def test_text_files__times_of_day_are_read_as_they_are_written(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    ticks = pa.array([1_000_000 * 1357 * i + 250_000 * i for i in range(60)])
+    times = ticks.cast(pa.time64("us")).cast(kind, safe=False)
+    rows = pa.table({"t": times, "y": [*"ab"] * 30})
+    model = fb.NaiveBayes().fit(rows, "y")
+    for name in ("t.csv", "t.jsonl"):
+        fb.predict_to(model, rows, tmp_path / name, keys=["t", "y"])
+        assert np.array_equal(model.predict_proba(tmp_path / name), model.predict_proba(rows))
+        assert fb.count(tmp_path / name, "y", columns="t").values == fb.count(rows, "y").values
+
+
 def test_json_lines__times_with_and_without_zone_are_text_as_in_csv(tmp_path: Path) -> None:
     times = ["2024-01-01T10:00:00", "2024-02-03T10:00:00Z"]
     path = tmp_path / "t.jsonl"

@@ -608,6 +608,28 @@ class TestCsv:
             rows(open_source(name))
 
     @pytest.mark.usefixtures("small_blocks")
+    @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+    def test_later_times_may_be_finer(self, folder: Path, name: str) -> None:
+        times = [*["10:00"] * 20, *["10:00:07"] * 20, *["10:00:07.25"] * 20, *["23:59"] * 20]
+        cells = ["t", *times] if name == "t.csv" else [json.dumps({"t": time}) for time in times]
+        Path(name).write_text("\n".join(cells))
+        found = [batch.column(0) for batch in batches(open_source(name))]
+        assert [when.as_py() for array in found for when in array.cast(pa.time64("ns"))] == [
+            datetime.time.fromisoformat(time) for time in times
+        ]
+        Path(name).write_text("\n".join([*cells, "soon" if name == "t.csv" else '{"t": "soon"}']))
+        with pytest.raises(DataError, match=rf"{name}, row 80: column 't' is .*but holds 'soon'"):
+            rows(open_source(name))
+
+    @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+    @pytest.mark.parametrize("odd", ["10:00 AM", "25:00", "10:00-11:00", "10:00Z", "2024-01-01"])
+    def test_what_is_like_a_time_is_text(self, folder: Path, name: str, odd: str) -> None:
+        times = ["10:00", "11:00:00.5", odd]
+        cells = ["t", *times] if name == "t.csv" else [json.dumps({"t": time}) for time in times]
+        Path(name).write_text("\n".join([*cells, ""]))
+        assert [row["t"] for row in rows(open_source(name))] == times
+
+    @pytest.mark.usefixtures("small_blocks")
     def test_blocks_end_where_rows_end(self, folder: Path) -> None:
         table = pa.table(
             {"a": [f'q"{i}\n, "" {"y" * (i % 50)}' for i in range(200)], "b": list(range(200))}

@@ -215,8 +215,9 @@ _MARK = b"\xef\xbb\xbf"
 # How many objects may stand in each other in a record: each level takes frames of Python's stack.
 NESTING = 200
 
-# How dates and timestamps begin.
+# How dates and timestamps begin, and times of day.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d\d:\d\d")
 
 # Column -> type; None asks for inference.
 Types = Mapping[str, pa.DataType | None]
@@ -441,7 +442,8 @@ class TextReader(FileReader):
         if pa.types.is_integer(kind):
             widest = pa.float64()
         elif is_moment(kind):
-            widest = pa.timestamp("ns", zone_of(kind))
+            of_day = pa.types.is_time(kind)
+            widest = pa.time64("ns") if of_day else pa.timestamp("ns", zone_of(kind))
         try:
             self.parse(text, {name: widest})
         except pa.ArrowException as error:
@@ -546,7 +548,12 @@ class CsvReader(TextReader):
 
     def parse(self, text: bytes, types: Types) -> pa.Table:
         """Return the columns of a block, in the order of `types`."""
-        return self._parse(text, types, None)
+        table = self._parse(text, types, None)
+        for i, field in enumerate(table.schema):
+            # pyarrow takes no fractions of seconds for times of day, as it does for timestamps
+            if types[field.name] is None and is_text(field.type):
+                table = table.set_column(i, field.name, _as_moments(table[i], times_alone=True))
+        return table
 
     def _parse(self, text: bytes, types: Types, on_ragged: Callable[[Any], str] | None) -> pa.Table:
         from pyarrow import csv as arrow_csv
@@ -757,7 +764,8 @@ class JsonReader(TextReader):
             table = again.select(table.schema.names)
         for i, field in enumerate(table.schema):
             if field.name in known and is_moment(known[field.name]):
-                table = table.set_column(i, field.name, table[i].cast(known[field.name]))
+                moments = _moments_of(table[i], known[field.name])
+                table = table.set_column(i, field.name, moments)
             elif field.name not in known and is_text(field.type):
                 table = table.set_column(i, field.name, _as_moments(table[i]))
         if not types:
@@ -966,23 +974,41 @@ def _is_one(value: Any, kind: pa.DataType | None) -> bool:
     if kind is None or not is_moment(kind):
         return True
     try:
-        pa.scalar(value).cast(kind)
+        _moments_of(pa.array([value]), kind)
     except pa.ArrowInvalid:
         return False
     return True
 
 
-def _as_moments(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of text as timestamps, where all its values are, of the unit CSV reads."""
+def _as_moments(column: pa.ChunkedArray, *, times_alone: bool = False) -> pa.ChunkedArray:
+    """Return a column of text as timestamps or times of day, where all its values are.
+
+    Of the unit that CSV reads.
+    """
     known = column.drop_null() if column.null_count else column
-    if not len(known) or _MOMENT.match(known[0].as_py()) is None:
-        return column
-    for unit, zone in product(("s", "ns"), (None, "UTC")):
+    first = known[0].as_py() if len(known) else ""
+    kinds: list[pa.DataType] = []
+    if _TIME.match(first):
+        kinds = [pa.time32("s"), pa.time64("ns")]
+    elif _MOMENT.match(first) and not times_alone:
+        kinds = [pa.timestamp(unit, zone) for unit, zone in product(("s", "ns"), (None, "UTC"))]
+    for kind in kinds:
         try:
-            return column.cast(pa.timestamp(unit, zone))
+            return _moments_of(column, kind)
         except pa.ArrowInvalid:
             continue
     return column
+
+
+def _moments_of(column: Any, kind: pa.DataType) -> Any:
+    """Return text as dates, timestamps or times of day; ArrowInvalid where it is none of these.
+
+    Of text Arrow makes no times, but those of the first day.
+    """
+    if not pa.types.is_time(kind) or not is_text(column.type):
+        return column.cast(kind)
+    day = pc.binary_join_element_wise(pa.scalar("1970-01-01T", column.type), column, "")
+    return day.cast(pa.timestamp(kind.unit)).cast(kind)
 
 
 def open_json(

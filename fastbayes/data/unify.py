@@ -66,8 +66,9 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     Null goes with anything. Integers become the wider of them, signed and unsigned ones int64,
     integers and floats float64; text goes with text in another encoding, a dictionary with one of
     another index width. Dates and timestamps become those of the finer unit, where a date is its
-    midnight; of two time zones, or of one and none, there is no type. Text beside numbers is no
-    type, and neither are dates beside either.
+    midnight; of two time zones, or of one and none, there is no type. Times of day become those of
+    the finer unit, too. Text beside numbers is no type, and neither are dates beside either, or
+    times of day beside dates.
     """
     if a == b or pa.types.is_null(b):
         return a
@@ -96,18 +97,25 @@ def _unify_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Return whether values of this type are dates or timestamps."""
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    """Return whether values of this type are dates, timestamps or times of day."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind))
 
 
 def _unify_moments(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_date(a) and pa.types.is_date(b):
         return pa.date64()
+    if pa.types.is_time(a) and pa.types.is_time(b):
+        return max(a, b, key=lambda kind: _UNITS.index(kind.unit))
+    if pa.types.is_time(a) or pa.types.is_time(b):
+        return None
     units = {pa.date32(): "s", pa.date64(): "ms"}
     both = [pa.timestamp(units[kind]) if kind in units else kind for kind in (a, b)]
     if both[0].tz != both[1].tz:
         return None
-    return max(both, key=lambda kind: ("s", "ms", "us", "ns").index(kind.unit))
+    return max(both, key=lambda kind: _UNITS.index(kind.unit))
+
+
+_UNITS = "s", "ms", "us", "ns"
 
 
 def check_names(names: Sequence[str], where: str) -> None:
