@@ -86,7 +86,7 @@ BAD: dict[str, tuple[pa.Array, str]] = {
     "binary": (pa.array([b"u", None] * 6), "cast it to string"),
     "large_binary": (pa.array([b"u", None] * 6, pa.large_binary()), "cast it to string"),
     "binary_view": (pa.array([b"u", None] * 6, pa.binary_view()), "cast it to string"),
-    "fixed binary": (pa.array([b"uu", None] * 6, pa.binary(2)), "cast it to string"),
+    "fixed binary": (pa.array([b"uu", None] * 6, pa.binary(2)), "cast it to string.*bytes.hex"),
     "dictionary of binary": (pa.array([b"u", None] * 6).dictionary_encode(), "cast it to string"),
     "uuid": (pa.array([bytes(16)] * N, pa.uuid()), "cast it to string"),
     "list": (pa.array([[1], None] * 6), "leave it out .* or explode it"),

@@ -463,6 +463,7 @@ def test_a_span_that_needs_a_scan__is_refused_with_parts_that_the_columns_have()
         ({"a": "number"}, "dates: column 'a' is string, no date or time"),
         ({"when": ["minute"]}, "'minute' is no part of a timestamp; use some of year, month"),
         ({"when": []}, r"dates\['when'\] is empty"),
+        ({"when": None}, r"dates\['when'\]=None: use a list of parts"),
     ],
 )
 def test_dates__wrong(dates: dict[str, Any], says: str) -> None:

@@ -469,3 +469,9 @@ def test_codes_of_any_width_and_byte_order(kind: str) -> None:
         np.testing.assert_array_equal(
             model.predict_proba(unseen.astype(kind)), model.predict_proba(unseen)
         )
+
+
+def test_a_cell_that_is_no_number_is_named() -> None:
+    rows = pa.table({"a": [1.0, 2.0], "of": [{"q": 1}, {"q": 2}]})
+    with pytest.raises(TypeError, match=r"column 'of', row 0: argument must be .* not 'dict'"):
+        fastbayes.GaussianNB().fit(rows, ["u", "v"])

@@ -280,6 +280,13 @@ def test_infinite_numbers(learn: Any, value: float, where: str, tmp_path: Path) 
         learn(source)
 
 
+def test_infinite_classes() -> None:
+    table = pa.table({"x": [*"uv"] * 2, "y": [0.0, np.inf] * 2})
+    for learn in (fb.NaiveBayes().fit, fb.NaiveBayes().partial_fit, fb.count):
+        with said(DataError, "column 'y' holds infinity as a class", "cast the column to string"):
+            learn(table, "y")
+
+
 def test_numbers_whose_squares_overflow() -> None:
     table = pa.table({"x": [1e200, -1e200, 1.0, 2.0], "y": ["a", "a", "b", "b"]})
     with said(DataError, "column 'x'", "overflow", "rescale"):

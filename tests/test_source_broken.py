@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -208,6 +209,8 @@ class TestCsv:
         ("a,b\nx,y\nz,é\n".encode("latin1"), ("t.csv, row 1: column 'b' is not UTF-8", "iconv")),
         ("é,b\nx,y\n".encode("latin1"), ("t.csv: the row of column names is not UTF-8",)),
         ("a,b\n1,2\n".encode("utf-16"), ("t.csv is UTF-16", "iconv")),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), ("t.csv is compressed", "(.gz at its end)")),
+        (bz2.compress(b"a,b\n1,2\n"), ("t.csv is compressed", "(.bz2 at its end)")),
         (b"a,b,a\n1,2,3\n", ("t.csv has two columns named 'a'",)),
         (b'a,b\n1,2\n3,"x\n4,5\n', ("t.csv: the quote that opens at", "never closed")),
         (b'"a,b\n1,2\n', ("t.csv: a quote in the row of column names is never closed",)),
@@ -256,6 +259,7 @@ class TestCsv:
 class TestJson:
     CASES: tuple[tuple[bytes, tuple[str, ...]], ...] = (
         (b'[{"a":1}]', ("t.jsonl: a JSON array; write JSON lines",)),
+        (gzip.compress(b'{"a":1}', mtime=0), ("t.jsonl is compressed", "(.gz at its end)")),
         (b'{"a":1}\n{"a":\n', ("t.jsonl, row 1 is not JSON",)),
         (b'{"a":1}\n\n{"a":2}\n{"a":"x"}\n', ("t.jsonl, row 2: column 'a' is number", "'x'")),
         (b'{"a":1}\n5\n', ("t.jsonl, row 1: ", "is no object")),

@@ -190,7 +190,7 @@ def parts_of(column: str, kind: pa.DataType, asked: Any) -> tuple[DatePart, ...]
     """
     held = holds(kind) or "timestamp"
     found: dict[str, DatePart] = {}
-    for name in named_parts(asked):
+    for name in named_parts(column, asked):
         if isinstance(name, DatePart):
             name.check(kind)
             found[name.part] = name
@@ -210,8 +210,14 @@ def parts_of(column: str, kind: pa.DataType, asked: Any) -> tuple[DatePart, ...]
     return tuple(found.values())
 
 
-def named_parts(asked: Any) -> list[Any]:
+def named_parts(column: str, asked: Any) -> list[Any]:
     """Return the parts that are asked for: "number" is elapsed time, parts that are found stay."""
+    refuse(
+        not isinstance(asked, Iterable | DatePart),
+        f"dates[{column!r}]={asked!r}: use a list of parts, such as ['weekday', 'hour'], or "
+        "'number'; leave the column out of `dates` for the parts that its span says",
+        SchemaError,
+    )
     names = [asked] if isinstance(asked, (str, DatePart)) else list(asked)
     return ["elapsed" if isinstance(name, str) and name == "number" else name for name in names]
 

@@ -38,12 +38,16 @@ REMEDIES = {
     "or leave it out with `exclude`",
     t.is_run_end_encoded: "decode it with pyarrow.compute.run_end_decode",
     t.is_nested: "leave it out with `exclude`, or explode it into rows or columns before",
+    t.is_fixed_size_binary: "cast it to string if its bytes are text, write others as text (as "
+    "bytes.hex does), or leave it out with `exclude`",
 }
 # Of a column that cannot be left out.
 LABEL_REMEDIES = {
     t.is_temporal: "cast it to string, or to a number such as the year",
     t.is_run_end_encoded: REMEDIES[t.is_run_end_encoded],
     t.is_nested: "make a column of one string or number a row of it",
+    t.is_fixed_size_binary: "cast it to string if its bytes are text, or write others as text (as "
+    "bytes.hex does)",
 }
 WEIGHT_REMEDIES = {
     t.is_run_end_encoded: REMEDIES[t.is_run_end_encoded],

@@ -151,6 +151,7 @@ def csv_header(start: bytes, tabs: bool, origin: str) -> tuple[list[str], str, i
     The delimiter is a tab for .tsv; otherwise whichever of comma, tab, semicolon and bar is
     most frequent in the header row, outside quotes.
     """
+    _refuse_packed(start, origin)
     refuse(
         start[:2] in (b"\xff\xfe", b"\xfe\xff"),
         f"{origin} is UTF-16; convert the file, for instance: iconv -f utf16 -t utf8",
@@ -178,6 +179,20 @@ def csv_header(start: bytes, tabs: bool, origin: str) -> tuple[list[str], str, i
     except csv.Error as error:
         raise FileFormatError(f"{origin}: the row of column names: {error}") from error
     return names, delimiter, begin
+
+
+# How files of text that are compressed begin, by the suffix that says so.
+_PACKED = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0", ".zst": b"(\xb5/\xfd"}
+
+
+def _refuse_packed(start: bytes, origin: str) -> None:
+    """Raise FileFormatError where what is read as text is compressed."""
+    for suffix, mark in _PACKED.items():
+        refuse(
+            start.startswith(mark) and not start[:40].isascii(),
+            f"{origin} is compressed: its name must say so ({suffix} at its end), or decompress it",
+            FileFormatError,
+        )
 
 
 def _first_row(text: bytes, origin: str) -> tuple[int, int]:
@@ -727,6 +742,7 @@ class JsonReader(TextReader):
         super().__init__(file, cut_lines, rejects=rejects)
         with file.stream() as stream:
             start = stream.read(4096)
+        _refuse_packed(start, file.origin)
         refuse(
             start.lstrip().startswith(b"["),
             f"{file.origin}: a JSON array; write JSON lines, one object per line",

@@ -99,7 +99,7 @@ def _says(
         return all(domain(of, v).to_pylist() == domains.get(of) for of, v in value.items())
     if name == "dates":
         held = {of: [part.part for part in parts] for of, parts in schema.parts.items()}
-        return all(held.get(of) == named_parts(asked) for of, asked in value.items())
+        return all(held.get(of) == named_parts(of, asked) for of, asked in value.items())
     if name not in ("columns", "exclude", "categorical"):
         return False  # learned cut points are none that were asked for
     picks, columns = several(value, name), schema.columns

@@ -692,7 +692,7 @@ class Classifier(TableRows):
             )
         for column, asked in (self.dates or {}).items():
             have = {part.part for part in schema.parts.get(column, ())}
-            if have != {*named_parts(asked)}:
+            if have != {*named_parts(column, asked)}:
                 raise SchemaError(
                     f"the statistics were not counted with the model's dates[{column!r}]; count "
                     "again with these dates, or leave them out"

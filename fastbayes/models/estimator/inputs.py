@@ -18,6 +18,7 @@ from fastbayes.core.picks import Selection, free_name, unknown_column
 from fastbayes.core.schema import Needed
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.data.memory import (
+    CellTypeError,
     Joined,
     Renamed,
     declared_domains,
@@ -474,14 +475,21 @@ def _dense(X: Any, names: NDArray[np.object_] | None, owner: str) -> NDArray[Any
 def _numbers(array: NDArray[Any], names: NDArray[np.object_] | None) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64)
-    except ValueError:
+    except (ValueError, TypeError):
         for (row, column), cell in np.ndenumerate(array):
+            where = f"column {_called(names, column)}, row {row}"
             try:
                 float(cell)
             except ValueError as error:
                 raise DataError(
-                    f"column {_called(names, column)}, row {row}: {cell!r} is not a number; "
-                    "encode text as numbers, or use fastbayes.NaiveBayes"
+                    f"{where}: {cell!r} is not a number; encode text as numbers, or use "
+                    "fastbayes.NaiveBayes"
+                ) from error
+            except TypeError as error:
+                raise CellTypeError(
+                    f"{where}: argument must be a string or a real number, not "
+                    f"{type(cell).__name__!r}; make columns of numbers of it, or use "
+                    "fastbayes.NaiveBayes"
                 ) from error
         raise
 
