@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes, code_type, code_width
 from fastbayes.core.date_parts import DatePart
 from fastbayes.core.domains import declared, default_kind, value_type
-from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, chosen, several
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import did_you_mean
@@ -341,12 +340,6 @@ class Encoder:
         )
         none = pa.array([None], pa.null())
         classes = none if self.target is None else self.target.values()
-        if self.target is not None and pa.types.is_floating(classes.type):
-            refuse(
-                bool(pc.any(pc.is_inf(classes), min_count=0).as_py()),
-                f"column {self.target.name!r} holds infinity as a class; leave such rows out, or "
-                "cast the column to string",
-            )
         return replace(self.template, features=features, classes=classes)
 
     def encode(self, rows: pa.RecordBatch, place: Place) -> Encoded:

@@ -803,6 +803,12 @@ def check_learnable(stats: Statistics, where: str) -> None:
         why = "there is no column besides the target"
     if why is not None:
         raise DataError(f"{where}: nothing to learn from, {why}")
+    classes = stats.schema.classes
+    if pa.types.is_floating(classes.type) and np.isinf(classes.to_numpy()).any():
+        raise DataError(
+            f"{where}: column {stats.schema.target!r} holds infinity as a class; leave such rows "
+            "out, or cast the column to string"
+        )
 
 
 def _check_same_columns(known: Sequence[str], names: Sequence[str]) -> None:
