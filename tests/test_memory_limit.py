@@ -457,3 +457,26 @@ def test_plan__tells_what_reading_takes(tmp_path: Path) -> None:
     assert fb.plan(path, "y", threads=1, memory_limit=60_000_000).reading < 60_000_000
     with pytest.raises(MemoryLimitError, match=r"reading 41 columns .* memory_limit=40,000,000"):
         fb.plan(path, "y", scatter=True, threads=1, memory_limit=40_000_000)
+
+
+def test_models_without_folds__leave_room_or_stay_out() -> None:
+    rng = np.random.default_rng(0)
+    table = {f"c{j}": rng.integers(0, 400, 1_500).astype(str) for j in range(3)}
+    table["y"] = rng.integers(0, 8, 1_500).astype(str)
+    with pytest.raises(MemoryLimitError, match="models without each fold"):
+        fb.k_fold(fb.TAN(), table, "y", folds=5, memory_limit=150 * MB)
+    asked = {"models": ["tan", "naive-bayes"], "folds": 5, "memory_limit": 150 * MB}
+    board = fb.compare(table, "y", **asked)
+    assert "models without each fold" in board["tan"].reason
+    assert board.best.name == "naive-bayes"
+
+
+def test_few_bytes__are_free_to_models_without_folds() -> None:
+    rng = np.random.default_rng(1)
+    table = {f"c{j}": rng.integers(0, 12, 300).astype(str) for j in range(8)}
+    table["y"] = rng.integers(0, 3, 300).astype(str)
+    free = fb.compare(table, "y", models=["naive-bayes", "aode"])
+    small = fb.compare(table, "y", models=["naive-bayes", "aode"], memory_limit=2 * MB)
+    for name in ("naive-bayes", "aode"):
+        told = small[name].figures.log_loss
+        assert told == pytest.approx(free[name].figures.log_loss, rel=1e-12)

@@ -9,6 +9,7 @@ after the first raises again, wherever the first was lost or what it waits for h
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ class Stopped(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
-# So many seconds an import may take, and the cleaning up before another signal ends that, too.
+# An import may delay the first signal by so many seconds; signals within so many after one that was
+# raised are ignored.
 PATIENCE = 5.0
 # An import is looked at again after so many seconds.
 AGAIN = 0.05
@@ -47,7 +49,7 @@ def stoppable() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]
-    send = _sender()
+    send, outside = _sender(), _imports(sys._getframe())
     later: threading.Timer | None = None
     first = deaf_until = 0.0
 
@@ -57,7 +59,7 @@ def stoppable() -> Iterator[None]:
         if now < deaf_until:
             return
         first = first or now
-        if now < first + PATIENCE and _imports(frame):
+        if now < first + PATIENCE and _imports(frame) > outside:
             if later is not None:
                 later.cancel()
             later = threading.Timer(AGAIN, send, [number])
@@ -72,19 +74,20 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     finally:
-        if later is not None:
-            later.cancel()
         for number in heeded:
             signal.signal(number, before[number])
+        if later is not None and later.is_alive():  # the work ended first
+            later.cancel()
+            later.function(*later.args)
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Return whether what runs here is part of an import."""
+def _imports(frame: FrameType | None) -> int:
+    """Return in how many frames of imports a frame is."""
+    found = 0
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
+        found += frame.f_code.co_filename == "<frozen importlib._bootstrap>"
         frame = frame.f_back
-    return False
+    return found
 
 
 def _sender() -> Callable[[int], object]:

@@ -182,14 +182,19 @@ def csv_header(start: bytes, tabs: bool, origin: str) -> tuple[list[str], str, i
 
 
 # How files of text that are compressed begin, by the suffix that says so.
-_PACKED = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\0", ".zst": b"(\xb5/\xfd"}
+_PACKED = {
+    ".gz": rb"\x1f\x8b\x08",
+    ".bz2": rb"BZh[1-9]1AY&SY",
+    ".xz": rb"\xfd7zXZ\0",
+    ".zst": rb"\(\xb5/\xfd",
+}
 
 
 def _refuse_packed(start: bytes, origin: str) -> None:
     """Raise FileFormatError where what is read as text is compressed."""
     for suffix, mark in _PACKED.items():
         refuse(
-            start.startswith(mark) and not start[:40].isascii(),
+            re.match(mark, start) is not None,
             f"{origin} is compressed: its name must say so ({suffix} at its end), or decompress it",
             FileFormatError,
         )
@@ -1019,7 +1024,7 @@ def _as_moments(column: pa.ChunkedArray, *, times_alone: bool = False) -> pa.Chu
 def _moments_of(column: Any, kind: pa.DataType) -> Any:
     """Return text as dates, timestamps or times of day; ArrowInvalid where it is none of these.
 
-    Of text Arrow makes no times, but those of the first day.
+    Arrow does not cast text to times of day: each is read as a time of 1970-01-01.
     """
     if not pa.types.is_time(kind) or not is_text(column.type):
         return column.cast(kind)

@@ -52,8 +52,10 @@ from fastbayes.evaluation.validate.scoring import (
     FoldScans,
     RanksShare,
     Score,
+    check_models_held,
     cuts_by_folds,
     encoding_of,
+    held_by,
     learned_cuts,
     learns_by_subtraction,
     scores,
@@ -194,6 +196,7 @@ class Runner:
                     self.scorers = found
             except (FastBayesError, ValueError, MemoryError) as error:
                 self.reason = str(error) or type(error).__name__
+                self.scorers = []  # whose memory others may have
 
     def fail(self, error: FastBayesError | None) -> None:
         """Note why the model cannot score some row, if it cannot."""
@@ -561,7 +564,10 @@ class ComparisonRunner:
         """
         share = self.stats.n_rows / rest.n_rows if rest.n_rows else 1.0
         with unsaid(), dispatch.repeated(share):
-            return Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
+            fitted = Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
+        if (limit := self.options["memory_limit"]) is not None:
+            check_models_held(self.held() + held_by([fitted.model]), limit)
+        return fitted
 
     def _alone(self) -> list[Runner]:
         """Return the models that take a scan of their own."""
@@ -686,12 +692,13 @@ class ComparisonRunner:
 
         def without(runner: Runner, most: int | None = None) -> list[Any]:
             """Return the models without the first folds, learned from all but their counts."""
-            own, done = runner.counted, runner.scorers
+            own = runner.counted
             rests = apart[runner.way] if own is None else training(own)
-            return [*done] + [
-                self._without(runner, rests[fold], *scans.of(fold), self.cuts)
-                for fold in range(len(done), len(rests) if most is None else most)
-            ]
+            for fold in range(len(runner.scorers), len(rests) if most is None else most):
+                rest = rests[fold]
+                scorer = self._without(runner, rest, *scans.of(fold), self.cuts)
+                runner.scorers = [*runner.scorers, scorer]
+            return runner.scorers
 
         def subtracted() -> list[Runner]:
             return [runner for runner in self._ours() if runner.way in apart]

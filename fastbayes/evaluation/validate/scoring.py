@@ -83,7 +83,7 @@ class Fitted(LooScorer):
 
 
 def held_by(models: Iterable[Any]) -> int:
-    """Return about how many bytes fitted models hold: their counts, and as much in tables."""
+    """Return about how many bytes fitted models hold: counts, and tables taken to be as large."""
     parts = {id(part): part for model in models for part in model.statistics_.parts.values()}
     return 2 * sum(part.nbytes for part in parts.values())
 
@@ -466,12 +466,6 @@ def scores(
     and scored at a time, do not fit.
     """
     check_limit(memory_limit)
-    if memory_limit is not None and besides > memory_limit:
-        raise MemoryLimitError(
-            f"{source.description}: models, each without the rows of every fold, need {besides:,} "
-            f"bytes, over memory_limit={memory_limit:,}: take fewer models or folds, or raise "
-            "memory_limit"
-        )
     if proba and isinstance(source, Counter):
         raise DataError(
             f"{source.description}: workers read its rows, and keep the probabilities of none: "
@@ -657,14 +651,17 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     return any(isinstance(r[0] if isinstance(r, tuple) else r, str) for r in rules)
 
 
-def check_room_for_folds(stats: Statistics, memory_limit: int | None) -> None:
-    """Raise MemoryLimitError where models without each fold exceed the limit beside the counts."""
-    each = 2 * sum(part.nbytes for part in stats.parts.values())
-    need = stats.nbytes + len(stats.folds) * each
-    if memory_limit is not None and need > memory_limit:
+def check_models_held(need: int, memory_limit: int | None) -> None:
+    """Raise MemoryLimitError where models without folds leave no room to score rows.
+
+    need  bytes of these and of what is held beside them
+    """
+    need += SLACK
+    if memory_limit is not None and need > max(memory_limit, 2 * SLACK):
         raise MemoryLimitError(
-            f"models without each of {len(stats.folds)} folds need {need:,} bytes, over "
-            f"memory_limit={memory_limit:,}"
+            f"models without each fold, and reading, need {need:,} bytes and more, over "
+            f"memory_limit={memory_limit:,}: take fewer folds, leave out columns of many values, "
+            "or raise memory_limit"
         )
 
 
@@ -682,7 +679,8 @@ def fitted_without_folds(
             cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **options))
         try:
             stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **options)
-            check_room_for_folds(stats, memory_limit)
+            each = 2 * sum(part.nbytes for part in stats.parts.values())
+            check_models_held(stats.nbytes + len(stats.folds) * each, memory_limit)
         except MemoryLimitError as error:
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
@@ -703,7 +701,7 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        held = partial(held_by, models)
-        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, besides=held, last=True))
+        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, last=True))
         models.append(model._learned(scanned))
+        check_models_held(held_by(models), memory_limit)
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])
