@@ -33,8 +33,9 @@ class _NoPandas(MetaPathFinder):
 def _without_pandas() -> None:
     """Have pyarrow find no pandas: no command uses it, and importing it takes a third of a second.
 
-    Whatever Python object pyarrow converts first, it asks for pandas, once. A Series would be an array
-    of any objects to it then, until it converts something to pandas or from it: commands make none.
+    Whatever Python object pyarrow converts first, it asks for pandas, once. A Series would be an
+    array of any objects to it then, until it converts something to pandas or from it: commands make
+    none.
     """
     import pyarrow as pa
 

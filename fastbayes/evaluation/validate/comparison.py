@@ -78,6 +78,7 @@ from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
 from fastbayes.models.registry import MODELS, Candidate, by_name, candidates
 from fastbayes.networks.network import BayesianNetwork
 from fastbayes.scan import engine
+from fastbayes.scan.budget import SLACK
 from fastbayes.scan.data_warnings import remark
 from fastbayes.scan.discretization import cuts_by_rules, learned_columns
 from fastbayes.scan.dual_encoding import OF_NUMBERS, Views
@@ -566,7 +567,7 @@ class ComparisonRunner:
         with unsaid(), dispatch.repeated(share):
             fitted = Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
         if (limit := self.options["memory_limit"]) is not None:
-            check_models_held(self.held() + held_by([fitted.model]), limit)
+            check_models_held(self.held(fitted.model), limit)
         return fitted
 
     def _alone(self) -> list[Runner]:
@@ -937,20 +938,20 @@ class ComparisonRunner:
         temperature = model.calibration_.temperature
         return replace(entry, model=model, temperature=temperature, calibrated=calibrated)
 
-    def held(self) -> int:
-        """Return about how many bytes are held so far: counts, tables of models, and the race."""
+    def held(self, *more: Any) -> int:
+        """Return about how many bytes are held so far: counts, tables of models, and the race.
+
+        Models without a fold, and `more` of them, count from where they exceed what is free.
+        """
         models = [runner.model for runner in self._ours() if runner.model is not None]
-        without = [
-            scorer.model
-            for runner in self._ours()
-            for scorer in runner.scorers
-            if isinstance(scorer, Fitted)
-        ]
+        scorers = [scorer for runner in self._ours() for scorer in runner.scorers]
+        without = [scorer.model for scorer in scorers if isinstance(scorer, Fitted)]
         counted = [tally.stats for tally in self.tallies if tally.stats is not None]
-        bundles = [*counted, *(model.statistics_ for model in [*models, *without])]
+        bundles = [*counted, *(model.statistics_ for model in models)]
         parts = {id(part): part for stats in bundles for part in stats.parts.values()}
         race = 0 if self.race is None else self.race.nbytes
-        return race + 2 * sum(part.nbytes for part in parts.values())
+        beyond = max(held_by([*without, *more]) - SLACK, 0)
+        return race + beyond + 2 * sum(part.nbytes for part in parts.values())
 
     def standing(self) -> list[Runner]:
         """Return the models that may win."""
