@@ -329,6 +329,13 @@ def test_numpy__dates_and_durations_of_any_unit(kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["m8[D]", "M8[h]", "M8[Y]", "M8[D]"])
+def test_numpy__dates_and_durations_beyond_their_bits_are_refused(kind: str) -> None:
+    values = np.array([1, 1 << (62 if kind != "M8[D]" else 40), 3, 4]).astype(kind)
+    with pytest.raises(DataError, match=r"column 'c' .*row 1: .* is beyond .*numbers or text"):
+        fb.count({"c": values, "y": [*"abab"]}, "y")
+
+
 def test_numpy__durations_of_no_fixed_length_are_refused() -> None:
     for values in (np.arange(4).astype("m8[M]"), np.arange(4).astype("m8[Y]")):
         with pytest.raises(DataError, match=r"column 'c' .*months or years.*give days or numbers"):

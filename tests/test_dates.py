@@ -478,7 +478,7 @@ def test_dates__wrong(dates: dict[str, Any], says: str) -> None:
         ({"domains": {"when": ["a"]}}, "domains: column 'when' holds dates or times, .*`dates`"),
         (
             {"domains": {"when": [dt.date(2024, 1, 1)]}},
-            r"domains\['when'\] holds dates or times, of which parts are features: declare",
+            r"domains\['when'\] holds dates or times: cast column and values to string, or, where",
         ),
         ({"numeric": {"when": "kde"}}, "numeric: there is no column 'when'; .*of 'when' there are"),
         (

@@ -204,7 +204,10 @@ def test_domain(given: Any, kind: pa.DataType, values: list[Any]) -> None:
         ([2**64], "list values of one type"),
         ([b"a"], "cannot be a feature"),
         ([[1]], "cannot be a feature"),
-        ([datetime.date(2020, 1, 1)], "holds dates or times, of which parts are features"),
+        (
+            [datetime.date(2020, 1, 1)],
+            "holds dates or times: cast column and values",
+        ),
     ],
     ids=str,
 )

@@ -176,8 +176,8 @@ def domain(name: str, values: Any) -> pa.Array:
         given = values if isinstance(values, pa.Array) else array_of(list(values))
         refuse(
             t.is_temporal(given.type),
-            f"domains[{name!r}] holds dates or times, of which parts are features: declare the "
-            f"values of one ('{name}.weekday'), or cast column and values to string",
+            f"domains[{name!r}] holds dates or times: cast column and values to string, or, where "
+            f"it is a feature, declare the values of one of its parts ('{name}.weekday')",
             SchemaError,
         )
         given = canonical_values(name, given)
@@ -205,14 +205,27 @@ _COARSE = {
 def array_of(values: Any) -> pa.Array:
     """Return values as an Arrow array; whole numbers from 2**63 on as uint64, NaN in objects null.
 
-    Raises what pyarrow does for values that are not of one type or are beyond 64 bits.
+    Raises what pyarrow does for values that are not of one type or are beyond 64 bits, as dates and
+    durations of a coarse unit may be in that which holds them.
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
         unit = np.datetime_data(values.dtype)[0]
         if values.dtype.kind == "m" and unit in ("Y", "M"):
             raise TypeError("durations of months or years differ in days; give days or numbers")
         unit = _COARSE[values.dtype.kind].get(unit, unit)  # nor does Arrow know steps of 10 s
-        values = values.astype(f"{values.dtype.kind}8[{unit}]", copy=False)
+        finer = values.astype(f"{values.dtype.kind}8[{unit}]", copy=False)
+        if unit == "D" or finer.dtype != values.dtype:
+            beyond = finer.astype(values.dtype) != values  # numpy wraps around
+            if unit == "D":  # so does Arrow, whose days have 32 bits
+                beyond |= np.abs(finer.astype(np.int64)) >= 1 << 31
+            beyond &= ~np.isnat(values)
+            if beyond.any():
+                row = int(beyond.argmax())
+                raise OverflowError(
+                    f"row {row}: {values[row]!r} is beyond what Arrow holds in units of {unit!r}; "
+                    "give numbers or text"
+                )
+        values = finer
     try:
         return pa.array(values, from_pandas=True)
     except OverflowError:  # beyond int64, which is what pyarrow tries

@@ -299,7 +299,8 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
             return numbers(np.ascontiguousarray(native(values)))
         return array_of(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        misfit = _misfit(values)
+        # Cells of an array of dates are all of its type.
+        misfit = None if getattr(kind, "kind", "") in ("m", "M") else _misfit(values)
         if misfit is None:
             raise DataError(f"column {name!r} cannot be read: {error}") from error
         raise CellTypeError(f"column {name!r}, {misfit}") from error
