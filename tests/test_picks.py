@@ -19,6 +19,7 @@ from pyarrow import feather
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import ByPick, Selection, chosen
+from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.source import open_source
 from tests.commands import run
 
@@ -49,6 +50,13 @@ def test_chosen__patterns(picks: Any, found: list[str]) -> None:
 def test_chosen__says_what_stands_for_nothing(pick: str, says: str) -> None:
     with pytest.raises(SchemaError, match=says):
         chosen(NAMES, [pick], "exclude")
+
+
+def test_suggestions__columns_have_fields_and_values_have_none() -> None:
+    assert meant_column("when", ["when.hour", "whens"]) == "; of 'when' there are 'when.hour'"
+    assert did_you_mean("1", [1.0, 2.0]) == ""
+    assert did_you_mean(1, ["1", "1.5"]) == "; write '1', not 1"
+    assert did_you_mean("A", ["A.1", "B"]) == ""
 
 
 def test_selection__keeps_what_no_pattern_stands_for() -> None:

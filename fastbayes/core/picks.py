@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.core.text_tables import visible
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
     here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
-    return visible(f"{what}{here}; {of_what} are: {shown}{did_you_mean(name, names)}")
+    return visible(f"{what}{here}; {of_what} are: {shown}{meant_column(name, names)}")
 
 
 def free_name(name: str, *taken: Collection[str]) -> str:

@@ -11,16 +11,21 @@ MOST = 3  # names that are suggested
 def did_you_mean(name: object, names: Iterable[object]) -> str:
     """Return "; did you mean 'x' or 'y'?" with the nearest names, or "" where none is near.
 
-    For a name that exists as another type, 1 for '1', the answer says which one to write, and for
-    that of a struct or a date which fields or parts of it there are.
+    For a name that exists as another type, 1 for '1', the answer says which one to write.
     """
     shown = {str(known): _shown(known) for known in names}
-    if within := [known for text, known in shown.items() if text.startswith(f"{name}.")]:
-        return f"; of {_shown(name)} there are {', '.join(within[:MOST])}"
     found = near(name, shown)
     if (text := str(name)) in found:
         return f"; write {shown[text]}, not {_shown(name)}"
     return f"; did you mean {' or '.join(shown[text] for text in found)}?" if found else ""
+
+
+def meant_column(name: object, columns: Iterable[str]) -> str:
+    """Return what `did_you_mean` says of a column; of a struct or date the columns made of it."""
+    names = [*columns]
+    if within := [known for known in names if known.startswith(f"{name}.")]:
+        return f"; of {_shown(name)} there are {', '.join(map(repr, within[:MOST]))}"
+    return did_you_mean(name, names)
 
 
 def _shown(name: object) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastbayes.core.domains import checked_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.numbers import is_whole
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.arrays import Floats
 from fastbayes.kernels.shared.cuts import scatter_of, x_log_x
@@ -262,7 +262,7 @@ def methods(
         elif name not in numeric:
             raise SchemaError(
                 f"discretize: there is no column {name!r}; the numeric columns are {list(numeric)}"
-                f"{did_you_mean(name, [*numeric, *others])}"
+                f"{meant_column(name, [*numeric, *others])}"
             )
     return asked
 

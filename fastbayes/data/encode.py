@@ -21,7 +21,7 @@ from fastbayes.core.domains import declared, default_kind, value_type
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.picks import Picks, chosen, several
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.columns import (
     BinBook,
     Codebook,
@@ -200,7 +200,7 @@ class Encoder:
             if name not in names:
                 raise SchemaError(
                     f"there is no column {name!r}; the columns are {names}"
-                    + did_you_mean(name, names)
+                    + meant_column(name, names)
                 )
         if len({*names}) < len(names):
             repeated = min(n for n in names if names.count(n) > 1)
@@ -227,7 +227,7 @@ class Encoder:
             for unknown in sorted(given):
                 raise SchemaError(
                     f"{option}: there is no column {unknown!r}; there are {known}"
-                    + did_you_mean(unknown, known)
+                    + meant_column(unknown, known)
                 )
         features: list[tuple[Feature, Book | None]] = []
         blanks = frozenset(null_values)  # one for all books

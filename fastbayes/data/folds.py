@@ -19,7 +19,7 @@ from fastbayes.core.domains import value_type
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.numbers import is_whole
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.data.columns import check_number
 from fastbayes.data.encode import Encoder, filtered
 from fastbayes.data.segments import Segment, Source, SourceView, combine, join, numbers, reblock
@@ -205,7 +205,7 @@ class FoldsByColumn(Folds):
         if column not in columns.names:
             raise SchemaError(
                 f"folds: there is no column {column!r}; there are {columns.names}"
-                + did_you_mean(column, columns.names)
+                + meant_column(column, columns.names)
             )
         value_type(column, columns.field(column).type, "the folds")
         self.column = column

@@ -10,7 +10,7 @@ import pyarrow as pa
 from fastbayes.core.domains import checked_cuts, described, same_cuts
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.schema import Schema
-from fastbayes.core.suggestions import did_you_mean, use_one_of
+from fastbayes.core.suggestions import meant_column, use_one_of
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Book, Encoder
 
@@ -91,7 +91,7 @@ class DensitySpec:
             if name not in known:
                 raise SchemaError(
                     f"numeric: there is no column {name!r}; the numeric columns are {known}"
-                    f"{did_you_mean(name, [*known, *others])}"
+                    f"{meant_column(name, [*known, *others])}"
                 )
 
     def check_counted(self, schema: Schema) -> None:

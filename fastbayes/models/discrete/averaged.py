@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.batch import Batch, Codes
 from fastbayes.core.errors import SchemaError
-from fastbayes.core.suggestions import did_you_mean, use_one_of
+from fastbayes.core.suggestions import meant_column, use_one_of
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence, code_rows
 from fastbayes.models.estimator.column_table import Distribution
@@ -343,7 +343,7 @@ def super_parent_weights(weights: Any, cells: CountTables, names: Sequence[str])
             if name not in names:
                 raise SchemaError(
                     f"weights: no column {name!r}; there are {list(names)}"
-                    + did_you_mean(name, names)
+                    + meant_column(name, names)
                 )
         return np.array([float(weights.get(name, 0.0)) for name in names])
     given = np.asarray(weights, np.float64)

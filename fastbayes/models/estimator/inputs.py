@@ -16,7 +16,7 @@ from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.picks import Selection, free_name, unknown_column
 from fastbayes.core.schema import Needed
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.data.memory import (
     CellTypeError,
     Joined,
@@ -347,7 +347,7 @@ def split_target(X: Any, y: Any) -> tuple[Any, Any]:
     if y not in names:
         if frame and roots([y], names)[0] in names:  # a field, perhaps
             return split_target(in_memory(open_source(X)), y)
-        raise SchemaError(f"no column {y!r} in X; its columns are {names}" + did_you_mean(y, names))
+        raise SchemaError(f"no column {y!r} in X; its columns are {names}" + meant_column(y, names))
     if frame:
         at = names.index(y)
         return X.iloc[:, [j for j in range(len(names)) if j != at]], X.iloc[:, at]

@@ -18,7 +18,7 @@ from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
 from fastbayes.core.picks import Chooser, Picks, several, unknown_column
 from fastbayes.core.schema import Feature, Schema
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.memory import Joined, is_name
@@ -169,7 +169,7 @@ class ReadOptions:
         if unknown := [n for n in given if n not in names]:
             raise SchemaError(
                 f"discretize: there is no column {unknown[0]!r}; there are {names}"
-                f"{did_you_mean(unknown[0], names)}"
+                f"{meant_column(unknown[0], names)}"
             )
         as_before = [n for n in self.categories if n in names and n not in given]
         learning = partial(learning, categorical=[*as_before, *picks])

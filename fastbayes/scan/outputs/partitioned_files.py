@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.domains import decoded
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.suggestions import did_you_mean
+from fastbayes.core.suggestions import meant_column
 from fastbayes.data.paths import MISSING
 from fastbayes.scan.outputs.format_types import has_words, implemented
 from fastbayes.scan.outputs.row_files import TEXT, RowWriter, prepared
@@ -42,7 +42,7 @@ def check_partition_by(
     """
     possible = [*copied, "prediction"]
     for name in by:
-        meant = "" if name in read else did_you_mean(name, [*possible, *read])
+        meant = "" if name in read else meant_column(name, [*possible, *read])
         refuse(
             name not in possible,
             f"partition_by={name!r} is no column that is copied, nor 'prediction'"
