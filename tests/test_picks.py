@@ -18,7 +18,7 @@ from pyarrow import feather
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
-from fastbayes.core.picks import ByPick, Selection, chosen
+from fastbayes.core.picks import AllButIndex, ByPick, Selection, chosen
 from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.source import open_source
 from tests.commands import run
@@ -261,6 +261,120 @@ def test_the_index_of_a_pandas_frame__is_no_feature_unless_it_is_named(
     assert asked.partial_fit(source(), "y").predict(source()).shape == (30,)
     fb.predict_to(plain, source(), tmp_path / "p.parquet", keys=[column])
     assert pq.read_table(tmp_path / "p.parquet")[column].to_pylist() == index.to_list()
+
+
+def indexed(**index: Any) -> pd.DataFrame:
+    """Return rows of an index of this name and these values."""
+    [(name, values)] = index.items()
+    rows = {"x": [*"uvw"] * 10, "z": np.arange(30) / 7, "y": [*"ab"] * 15, name: values}
+    return pd.DataFrame(rows).set_index(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"categorical": ["k"]}, "k"),
+        ({"categorical": "k"}, "k"),
+        ({"domains": {"k": [*range(30)]}}, "k"),
+        ({"numeric": {"k": "kde"}}, "k"),
+        ({"discretize": {"k": [5.0, 9.0]}, "pairs": True}, "k"),
+        ({"columns": ["x", -1]}, "k"),
+        ({"columns": "*", "categorical": ["k"]}, "k"),
+        ({"dates": {"k": ["hour"]}}, "k.hour"),
+    ],
+)
+def test_an_index_that_an_option_names__is_read(options: dict[str, Any], name: str) -> None:
+    hours = pd.date_range("2024-01-01", periods=30, freq="h")
+    frame = indexed(k=hours if "dates" in options else range(30))
+    rows = pa.Table.from_pandas(frame, preserve_index=True)
+    assert name in fb.count(rows, "y", **options).schema.names
+    model = fb.NaiveBayes(**{k: v for k, v in options.items() if k not in ("discretize", "pairs")})
+    if "discretize" in options:
+        model = fb.TAN(discretize=options["discretize"])
+    if "numeric" not in options:
+        assert name in model.fit(rows, "y").schema_.names
+        with pytest.raises(SchemaError, match="'k' is the index of a pandas frame: make it a col"):
+            model.predict(frame)
+
+
+@pytest.mark.parametrize("exclude", ["__index*", ["__index_level_0__"], [-1]])
+def test_an_index__is_excluded_as_any_column(exclude: Any) -> None:
+    frame = indexed(k=range(30)).rename_axis(None)
+    rows = pa.Table.from_pandas(frame, preserve_index=True)
+    assert fb.count(rows, "y", exclude=exclude).schema.names == ("x", "z")
+    assert fb.NaiveBayes(exclude=exclude).fit(rows, "y").schema_.names == ("x", "z")
+
+
+@pytest.mark.parametrize("mode", ["union", "strict", "first"])
+def test_indices_that_differ__keep_no_files_from_being_read(tmp_path: Path, mode: str) -> None:
+    numbers, texts = range(5, 35), [f"r{i}" for i in range(30)]
+    frames = [indexed(k=numbers).rename_axis(None), indexed(k=texts).rename_axis(None)]
+    frames += [frames[0].reset_index(drop=True)]
+    paths = [tmp_path / f"{j}.parquet" for j in range(3)]
+    for frame, path in zip(frames, paths, strict=True):
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=frame is not frames[2]), path)
+    for given in (paths, paths[::-1]):
+        stats = fb.count(fb.Files(given, schema_mode=mode), "y", on_error="skip")
+        assert stats.schema.names == ("x", "z")
+        assert stats.n_rows == 90
+        model = fb.NaiveBayes().fit(fb.Files(given, schema_mode=mode), "y")
+        assert len(model.predict(fb.Files(given, schema_mode=mode))) == 90
+        named = fb.Files(given, schema_mode=mode)
+        with pytest.raises(SchemaError, match="'__index_level_0__'"):
+            fb.count(named, "y", categorical=["__index_level_0__"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": ["k"]}, r"columns: no column 'k' .*: make it a column by reset_index\(\)$"),
+        ({"categorical": ["k"]}, "no column 'k' .*'k' is the index of a pandas frame: make it"),
+        ({"columns": "k*"}, "'k' is the index of a pandas frame: make it a column"),
+    ],
+)
+def test_the_index_of_a_frame_that_is_named__is_told(options: dict[str, Any], says: str) -> None:
+    frame = indexed(k=[*"pq"] * 15)
+    rows = pa.Table.from_pandas(frame)
+    with pytest.raises(SchemaError, match=says):
+        fb.count(frame, "y", **options)
+    with pytest.raises(SchemaError, match=says):
+        fb.NaiveBayes(**options).fit(frame, "y")
+    with pytest.raises(SchemaError, match="name it in `columns`, or make it a column"):
+        fb.count(rows, "y", columns=["x"], categorical=["k"])
+    with pytest.raises(
+        SchemaError, match=r"columns: .*'k' is the .*: name it without a pattern, or"
+    ):
+        fb.count(rows, "y", columns="k*")
+    with pytest.raises(SchemaError, match=r"no column 'k' .*'k' is the index of a pandas frame"):
+        fb.NaiveBayes().fit(frame, "k")
+    with pytest.raises(SchemaError, match=r"no column 'k' .*'k' is the index of a pandas frame"):
+        fb.count(frame, "k")
+    # A column of the same name is what is meant.
+    assert fb.count(frame.reset_index().set_index("k", drop=False), "k").n_rows == 30
+
+
+def test_columns_but_an_index__need_no_copy_and_late_ones_are_found() -> None:
+    array = np.zeros((4, 3))
+    assert np.shares_memory(open_source(array, columns=AllButIndex())._rows, array)  # type: ignore[attr-defined]
+    late = [
+        pa.record_batch({"x": ["a"], "y": ["b"]}),
+        pa.record_batch({"x": ["a"], "y": ["b"], "w": [1]}),
+    ]
+    with pytest.raises(SchemaError, match="a later batch has a column 'w'"):
+        fb.count(iter(late), "y")
+    with pytest.raises(SchemaError, match="no column but the index of a pandas frame, k; name it"):
+        open_source(
+            pa.Table.from_pandas(indexed(k=range(30))[[]], preserve_index=True),
+            columns=AllButIndex(),
+        )
+
+
+def test_keys__one_number_of_numpy(tmp_path: Path) -> None:
+    rows = fewer(table(), "w")
+    model = fb.NaiveBayes().fit(rows, "y")
+    for keys in (1, np.int64(1), [np.int64(1)]):
+        made = fb.predict_to(model, rows, tmp_path / "p.parquet", keys=keys, force=True)
+        assert made.columns == ([*rows][1], "prediction")
 
 
 def test_metadata_of_pandas_that_is_none__is_passed_over() -> None:

@@ -23,8 +23,8 @@ def several(picks: Picks, option: str = "categorical") -> list[str | int]:
     """Return picks as a list that can be read twice; `option` is that in which they are given."""
     if picks is None:
         return []
-    if isinstance(picks, (str, int)):
-        return [picks]
+    if isinstance(picks, (str, int, np.integer)):
+        return [picks if isinstance(picks, str) else int(picks)]
     if not isinstance(picks, Iterable):
         raise SchemaError(f"{option}={picks!r}: use a name, or a list of names")
     return list(picks)
@@ -41,13 +41,15 @@ def chosen(
     option: str = "categorical",
     *,
     apart: Iterable[str] = (),
+    index: Iterable[str] = (),
     where: str = "",
 ) -> list[str]:
     """Return the columns that picks stand for, each once, in the order of the picks.
 
     A name stands for its column even where it looks like a pattern. `option` is that in which they
-    are given, `apart` are columns that no pattern and no index stands for, `where` says in messages
-    what has the columns.
+    are given, `apart` are columns that no pattern and no number stands for, `index` those that were
+    the index of a pandas frame, which no pattern stands for, `where` says in messages what has the
+    columns.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def chosen(
         When a name or an index is not there, or a pattern matches nothing; the message names it and
         close ones.
     """
-    apart = {*apart}
+    apart, index = {*apart}, {*index}
     features = [name for name in names if name not in apart] if apart else names
     known, found = {*names}, dict[str, None]()
     for pick in several(picks, option):
@@ -69,22 +71,38 @@ def chosen(
         elif isinstance(pick, str) and pick in known:
             found[str(pick)] = None
         else:
-            matching = [name for name in features if _matches(name, [pick])]
+            matching = [n for n in features if n not in index and _matches(n, [pick])]
             if not matching:
-                raise SchemaError(f"{option}: {unknown_column(pick, features, where)}")
+                raise SchemaError(f"{option}: {unknown_column(pick, features, where, index)}")
             found |= dict.fromkeys(matching)
     return list(found)
 
 
-def unknown_column(name: Any, names: Sequence[str], where: str) -> str:
+def named_in(*options: Any) -> list[str]:
+    """Return the names of which options say something: keys of mappings, items of lists."""
+    found: list[str] = []
+    for option in options:
+        if isinstance(option, (Mapping, list)):
+            found += [name for name in option if isinstance(name, str)]
+    return found
+
+
+def unknown_column(name: Any, names: Sequence[str], where: str, index: Collection[str] = ()) -> str:
     """Return the message for a column that is not there: close matches, and what there is.
 
-    It is one line, whatever the names hold.
+    Of the `index` of a pandas frame it says how to read it. It is one line, whatever the names
+    hold.
     """
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
     what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
     here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
-    return visible(f"{what}{here}; {of_what} are: {shown}{meant_column(name, names)}")
+    if meant := [level for level in index if _matches(level, [name])]:
+        how = "name it without a pattern" if is_pattern(name) else "name it in `columns`"
+        how = f"{how}, or make it" if meant[0] in names else "make it"
+        hint = f"; {meant[0]!r} is the index of a pandas frame: {how} a column by reset_index()"
+    else:
+        hint = meant_column(name, names)
+    return visible(f"{what}{here}; {of_what} are: {shown}{hint}")
 
 
 def free_name(name: str, *taken: Collection[str]) -> str:
@@ -98,15 +116,43 @@ class Chooser(ABC):
     """What chooses columns to read, once it is known which there are."""
 
     @abstractmethod
-    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
+    def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
         """Return the columns to read out of those that `where` has.
 
-        Those `apart` are read where they are named alone.
+        Those that were the `index` of a pandas frame are read where they are asked for alone.
         """
 
     @abstractmethod
     def __contains__(self, name: str) -> bool:
         """Return whether a column may be read, as far as its name tells."""
+
+
+@dataclass(frozen=True)
+class AllButIndex(Chooser):
+    """All columns, of those that were the index of a pandas frame the ones that are `named`."""
+
+    named: tuple[str, ...] = ()
+
+    def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
+        """Return the columns to read out of those that there are.
+
+        Raises
+        ------
+        SchemaError
+            When there are none but the index.
+        """
+        found = [name for name in names if name not in index or name in self.named]
+        refuse(
+            not found,
+            f"{where} has no column but the index of a pandas frame, {', '.join(index)}; name it "
+            "in `columns`, or make it a column by reset_index()",
+            SchemaError,
+        )
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read, as far as its name tells."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -121,23 +167,35 @@ class Selection(Chooser):
         Those that do not.
     keep
         Columns that are read besides, such as the class; no pattern stands for them.
+    named
+        Columns that something else is said of, which are as any other if they were an index.
     """
 
     columns: Picks = None
     exclude: Picks = None
     keep: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
 
     @classmethod
-    def made(cls, columns: Picks, exclude: Picks, keep: Iterable[str] = ()) -> Selection | None:
+    def made(
+        cls,
+        columns: Picks,
+        exclude: Picks,
+        keep: Iterable[str] = (),
+        named: Iterable[str] = (),
+    ) -> Selection | None:
         """Return a selection; None where that is all columns."""
         taken = None if columns is None else tuple(several(columns, "columns"))
         left_out = tuple(several(exclude, "exclude"))
         if taken is None and not left_out:
             return None
-        return cls(taken, left_out, tuple(dict.fromkeys(keep)))
+        return cls(taken, left_out, tuple(dict.fromkeys(keep)), tuple(named))
 
-    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
-        """Return the columns to read out of those that there are, those `apart` by name alone.
+    def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
+        """Return the columns to read out of those that there are.
+
+        Those that were an `index` are counted as others are, and are read where a name or a number
+        in `columns` stands for them, or they are `named`.
 
         Raises
         ------
@@ -145,11 +203,13 @@ class Selection(Chooser):
             When a pick stands for nothing, `exclude` names a column that is needed, or nothing is
             left.
         """
-        apart = [*self.keep, *apart]
-        taken = [n for n in names if n not in apart]
+        index = [name for name in index if name not in self.named]
+        taken = [n for n in names if n not in self.keep and n not in index]
         if self.columns is not None:
-            taken = chosen(names, self.columns, "columns", apart=apart, where=where)
-        left_out = {*chosen(names, self.exclude, "exclude", apart=apart, where=where)}
+            taken = chosen(
+                names, self.columns, "columns", apart=self.keep, index=index, where=where
+            )
+        left_out = {*chosen(names, self.exclude, "exclude", apart=self.keep, where=where)}
         for name in self.keep:
             refuse(
                 name in left_out,
@@ -157,7 +217,7 @@ class Selection(Chooser):
                 SchemaError,
             )
             if name not in names:
-                raise SchemaError(unknown_column(name, names, where))
+                raise SchemaError(unknown_column(name, names, where, index))
         features = [n for n in taken if n not in left_out and n not in self.keep]
         refuse(
             not features,

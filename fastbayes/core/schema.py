@@ -425,15 +425,17 @@ class Needed(Chooser):
     remedy: str = ""
     keys: tuple[str | int, ...] = ()
 
-    def of(self, names: Sequence[str], where: str = "", apart: Iterable[str] = ()) -> list[str]:
+    def of(self, names: Sequence[str], where: str = "", index: Iterable[str] = ()) -> list[str]:
         """Return the columns to read: of features those that are there, if it is lenient."""
         own, there = self.schema.read_from(names), {*names}
         lacking = [name for name in own if name not in there]
         if self.lenient:
             own = [name for name in own if name in there]
         elif lacking and self.remedy:
-            raise SchemaError(f"{unknown_column(lacking[0], names, where)}; {self.remedy}")
-        copied = chosen(names, self.keys, "keys", apart=apart, where=where)
+            raise SchemaError(
+                f"{unknown_column(lacking[0], names, where, {*index})}; {self.remedy}"
+            )
+        copied = chosen(names, self.keys, "keys", index=index, where=where)
         return [*dict.fromkeys([*own, *self.also, *copied])] or [*names[:1]]  # there must be rows
 
     def __contains__(self, name: str) -> bool:

@@ -67,7 +67,7 @@ from fastbayes.data.unify import (
     Columns,
     ColumnsOfFiles,
     check_names,
-    index_columns,
+    index_of,
     is_binary,
     is_text,
     odd_ones,
@@ -361,7 +361,7 @@ class FileSource(Source):
         if mode not in SCHEMA_MODES:
             raise ValueError(f"schema_mode={mode!r}: use one of {', '.join(SCHEMA_MODES)}")
         parts, where = self._kinds(), self.description
-        if self._on_error is not None and (odd := odd_ones(parts, mode, columns)):
+        if self._on_error is not None and (odd := odd_ones(parts, mode, columns, where)):
             lost = {file for i in odd for file in parts[i].files}
             for i, error in odd.items():
                 for file in parts[i].files:
@@ -372,7 +372,7 @@ class FileSource(Source):
         self.available = [*dict.fromkeys(name for part in parts for name in part.schema.names)]
         if mode != "union":
             self.available = parts[0].schema.names
-        index = {name for part in parts for name in index_columns(part.schema)}
+        index = index_of(parts)
         self.index_columns = [name for name in self.available if name in index]
         self.notes = [*_absences(schema.names, parts)]
         return schema

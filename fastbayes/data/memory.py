@@ -17,6 +17,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.numbers import is_whole
+from fastbayes.core.picks import AllButIndex
 from fastbayes.data.nested import flat, flat_schema
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
@@ -135,7 +136,7 @@ class ArraySource(Source):
         super().__init__(schema, columns, None, f"numpy array of shape {array.shape}", array)
         self.n_rows = array.shape[0]
         chosen = [schema.get_field_index(name) for name in self.schema.names]
-        self._rows = array.T if columns is None else array.T[chosen]
+        self._rows = array.T if self.schema.names == schema.names else array.T[chosen]
 
     def only(self, columns: Sequence[str]) -> ArraySource:
         """Return the source with these columns."""
@@ -199,7 +200,7 @@ class StreamSource(Source):
         self.rereadable = rereadable
         self._open = open_stream
         self._scans: list[None] = []  # which sources of the same stream share
-        self._complete = columns is None
+        self._complete = columns is None or isinstance(columns, AllButIndex)
 
     def only(self, columns: Sequence[str]) -> StreamSource:
         """Return the source with these columns."""

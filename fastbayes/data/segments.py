@@ -209,7 +209,7 @@ class Source(ABC):
                  the schema: float64 for an integer column, timestamps of a finer unit than those,
                  any type for a null column
     available    names of all columns, selected or not
-    index_columns  those of them that were the index of a pandas frame
+    index_columns  names of those that were the index of a pandas frame, which may not be there
     n_rows       None if it takes a scan to know
     rereadable   whether `segments` may be called more than once
     in_memory    arrays, tables and frames

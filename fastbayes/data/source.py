@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import ByPick, Picks, chosen, several, unknown_column
+from fastbayes.core.picks import AllButIndex, ByPick, Picks, chosen, several, unknown_column
 from fastbayes.core.schema import ABSENT, Needed, Schema
 from fastbayes.data.filesource import (
     FileSource,
@@ -42,8 +42,6 @@ from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
 from fastbayes.data.unify import Columns, check_names, names_of
-
-logger = logging.getLogger("fastbayes")
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
@@ -228,7 +226,8 @@ def _open_files(
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        readers = open_json(files, columns, types, on_error, schema_mode, rejects)
+        every = None if isinstance(columns, AllButIndex) else columns
+        readers = open_json(files, every, types, on_error, schema_mode, rejects)
     else:
         nulls = list(options["null_values"] or [])
         readers = open_csv(files, columns, types, nulls, on_error, rejects)
@@ -262,6 +261,8 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
         },
         "pandas.DataFrame",
     )
+    if index := [n for n in frame.index.names if isinstance(n, str) and n not in names]:
+        table = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": index})})
     return TableSource(table, description="pandas.DataFrame", native=frame, **options)
 
 
@@ -484,14 +485,12 @@ def _with_dictionaries(dataset: Any) -> Any:
     return ds.FileSystemDataset(rebuilt, schema, file_format, dataset.filesystem)
 
 
-def without_index(source: Source, named: Collection[str]) -> Source:
-    """Return a source without the index of a pandas frame, but for columns that are `named`."""
-    index = [name for name in source.index_columns if name not in named]
-    rest = [name for name in source.schema.names if name not in index]
-    if not rest or len(rest) == len(source.schema.names):
-        return source
-    logger.info("%s: %s, an index of pandas, is no feature", source.description, index)
-    return source.only(rest)
+def check_index(source: Source, names: Iterable[str]) -> None:
+    """Raise SchemaError for a name of no column that is read, but of the index of their frame."""
+    for name in names:
+        if name in source.index_columns and name not in source.schema.names:
+            there = source.available, source.description, source.index_columns
+            raise SchemaError(unknown_column(name, *there))
 
 
 def open_for(
@@ -523,10 +522,11 @@ def open_for(
         others = [name for name in opened.available if name not in known]
         return filled(opened, schema) if lenient else opened, others
     opened = open_source(source, **options)
-    asked = needed.of(opened.available, opened.description)
+    asked = needed.of(opened.available, opened.description, opened.index_columns)
     for name in asked:
         if name not in opened.available:
-            raise SchemaError(unknown_column(name, opened.available, opened.description))
+            there = opened.available, opened.description, opened.index_columns
+            raise SchemaError(unknown_column(name, *there))
     others = [name for name in opened.available if name not in known]
     if opened.rereadable and len(asked) + len(others) < len(opened.available):
         opened = open_source(source, columns=[*asked, *others], **options)
@@ -536,7 +536,7 @@ def open_for(
 def copied_of(source: Source, keys: Picks) -> list[str]:
     """Return the columns of a source, of all that it had, that are to be copied."""
     where = source.description
-    return chosen(source.available, keys, "keys", apart=source.index_columns, where=where)
+    return chosen(source.available, keys, "keys", index=source.index_columns, where=where)
 
 
 def filled(source: Source, schema: Schema) -> Source:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fastbayes.core.domains import decoded
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import Chooser, Selection, unknown_column
+from fastbayes.core.picks import AllButIndex, Chooser, Selection, unknown_column
 from fastbayes.data.nested import flat
 
 
@@ -131,39 +131,48 @@ Columns: TypeAlias = "Sequence[str] | Chooser | None"
 
 
 def names_of(
-    columns: Columns, schema: pa.Schema, where: str, apart: Sequence[str] | None = None
+    columns: Columns, schema: pa.Schema, where: str, index: Sequence[str] | None = None
 ) -> list[str] | None:
     """Return the names of the columns to read, out of those that there are; None for all.
 
-    `apart` are those that are chosen by name alone: by default the index of a pandas frame.
+    `index` are those that were the index of a pandas frame, as far as the schema does not tell.
     """
     if isinstance(columns, Chooser):
-        return columns.of(schema.names, where, index_columns(schema) if apart is None else apart)
+        return columns.of(schema.names, where, index_columns(schema) if index is None else index)
     return None if columns is None else list(columns)
 
 
 # What pyarrow calls an index of pandas that has no name, or the name of a column.
 _INDEX = re.compile(r"__index_level_\d+__")
+# Alone in the metadata of pandas, which have an object for each column besides.
+_SAID = re.compile(rb'"index_columns"\s*:\s*(?=\[)')
+_JSON = json.JSONDecoder()
 
 
 def index_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that were the index of a pandas frame: by its metadata, or their names."""
-    said: Any = None
-    with suppress(ValueError, TypeError, KeyError):
-        said = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
-    told = said if isinstance(said, list) else []  # an index that is a range is an object
-    return [name for name in schema.names if name in told or _INDEX.fullmatch(name)]
+    """Return the columns that were the index of a pandas frame: by its metadata, or their names.
+
+    The metadata may tell of some that the schema lacks.
+    """
+    metadata = (schema.metadata or {}).get(b"pandas", b"")
+    told: list[Any] = []  # names, and objects for indices that are ranges
+    if (found := _SAID.search(metadata)) is not None:
+        with suppress(ValueError):
+            told = _JSON.raw_decode(metadata[found.end() :].decode())[0]
+    named = [n for n in schema.names if n.startswith("__index_level_") and _INDEX.fullmatch(n)]
+    return [*dict.fromkeys([*(name for name in told if isinstance(name, str)), *named])]
 
 
 def takes_all(columns: Columns) -> bool:
     """Return whether all columns are read but for those that are left out by name."""
-    return columns is None or (isinstance(columns, Selection) and columns.columns is None)
+    said = columns.columns if isinstance(columns, Selection) else columns
+    return said is None or isinstance(said, AllButIndex)
 
 
 def select(
-    schema: pa.Schema, columns: Columns, where: str, apart: Sequence[str] | None = None
+    schema: pa.Schema, columns: Columns, where: str, index: Sequence[str] | None = None
 ) -> pa.Schema:
-    """Return the schema of `columns`, in their order; None means all; `apart` as in `names_of`.
+    """Return the schema of `columns`, in their order; None means all; `index` as in `names_of`.
 
     Raises SchemaError for an unknown column (names close ones and those there are), or one named
     twice.
@@ -171,13 +180,14 @@ def select(
     check_names(schema.names, where)
     if isinstance(columns, str):
         raise SchemaError(f"columns={columns!r}: give a list of names, [{columns!r}]")
-    columns = names_of(columns, schema, where, apart)
-    if columns is None:
+    columns = names_of(columns, schema, where, index)
+    if columns is None or columns == schema.names:
         return schema.remove_metadata()
     known = set(schema.names)
     for name in columns:
         if name not in known:
-            raise SchemaError(unknown_column(name, schema.names, where))
+            there = index_columns(schema) if index is None else index
+            raise SchemaError(unknown_column(name, schema.names, where, there))
     if len(set(columns)) < len(columns):
         check_names(list(columns), "the selection columns=")
     refuse(not columns, "columns=[] selects nothing; leave it out to take all columns", SchemaError)
@@ -228,15 +238,14 @@ def unify_schemas(
     for part in parts:
         check_names(part.schema.names, part.files[0])
     first = parts[0]
-    here = parts if mode == "union" else parts[:1]
-    known = dict.fromkeys(name for part in here for name in part.schema.names)
-    index = [*dict.fromkeys(name for part in here for name in index_columns(part.schema))]
-    wanted = select(pa.schema([(name, pa.null()) for name in known]), columns, where, index).names
+    wanted = _wanted(parts, mode, columns, where)
+    index = index_of(parts)
     types: dict[str, tuple[pa.DataType, str]] = {}
     for part in parts:
         if mode != "union":
             every = mode == "strict" and takes_all(columns)
             more = [n for n in part.schema.names if every and (columns is None or n in columns)]
+            more = [n for n in more if n not in index or n in wanted]
             _check_columns(part, first, wanted, more)
         for name in wanted:
             if name not in part.schema.names:
@@ -250,6 +259,19 @@ def unify_schemas(
                 types[name] = unified, part.files[0]
     held = {field.name: field for part in reversed(parts) for field in part.schema}
     return pa.schema([held[name].with_type(types[name][0]) for name in wanted])
+
+
+def index_of(parts: Sequence[ColumnsOfFiles]) -> set[str]:
+    """Return the columns that were the index of a pandas frame in some of the files."""
+    return {name for part in parts for name in index_columns(part.schema)}
+
+
+def _wanted(parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns, where: str) -> list[str]:
+    """Return the names of the columns that are read; raises what `select` does."""
+    here = parts if mode == "union" else parts[:1]
+    known = dict.fromkeys(name for part in here for name in part.schema.names)
+    schema = pa.schema([(name, pa.null()) for name in known])
+    return [*select(schema, columns, where, [*index_of(parts)]).names]
 
 
 def _check_columns(
@@ -284,7 +306,7 @@ def _of_two_types(name: str, mine: pa.DataType, owner: str, kind: pa.DataType, f
 
 
 def odd_ones(
-    parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns
+    parts: Sequence[ColumnsOfFiles], mode: str, columns: Columns, where: str
 ) -> dict[int, SchemaError]:
     """Return which parts cannot be read with the others, by position, with the reason.
 
@@ -302,8 +324,9 @@ def odd_ones(
             del left[i]
     if not left:
         raise odd[0]
-    for name in dict.fromkeys(n for part in parts for n in part.schema.names):
-        if columns is not None and name not in columns:
+    wanted = {*_wanted([*left.values()], mode, columns, where)}
+    for name in dict.fromkeys(n for part in left.values() for n in part.schema.names):
+        if name not in wanted:
             continue
         families: list[tuple[pa.DataType, list[int]]] = []
         for i, part in left.items():

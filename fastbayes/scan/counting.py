@@ -14,7 +14,7 @@ import numpy as np
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.files import written_by
-from fastbayes.core.picks import Picks, several
+from fastbayes.core.picks import Picks, named_in, several
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
@@ -124,7 +124,8 @@ def count(
     columns
         Columns to read besides target and weight, by names, patterns ("id_*") or indices; all by
         default. What was the index of a pandas frame (by the metadata of a table or file, or as
-        "__index_level_0__") is read where it is named alone.
+        "__index_level_0__") is read where a name or an index stands for it, here or in another
+        option; no pattern but of `exclude` does.
     exclude
         Columns to leave out, given in the same way; no pattern stands for target or weight.
     dates
@@ -261,6 +262,7 @@ def count(
         filesystem=filesystem,
         threads=threads,
         on_error=leave_out if on_error == "skip" else None,
+        named=named_in(numeric, discretize),
         **as_before,
     )
     encoder = learning()

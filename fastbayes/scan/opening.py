@@ -12,7 +12,16 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.numbers import is_whole
-from fastbayes.core.picks import Chooser, Picks, Selection, free_name, several, unknown_column
+from fastbayes.core.picks import (
+    AllButIndex,
+    Chooser,
+    Picks,
+    Selection,
+    free_name,
+    named_in,
+    several,
+    unknown_column,
+)
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import (
@@ -27,7 +36,7 @@ from fastbayes.data.folds import (
 )
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
-from fastbayes.data.source import Source, as_given, open_source, without_index
+from fastbayes.data.source import Source, as_given, check_index, open_source
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.date_spans import date_parts
 from fastbayes.scan.request import Counter
@@ -45,17 +54,22 @@ def open_labelled(
     types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     on_error: OnError | None = None,
+    named: Sequence[str] = (),
 ) -> tuple[Source | Joined, str | None, str | None]:
     """Return (source, name of the class column, name of the weight column).
 
     Labels and weights may be names of columns or arrays alongside the data. A chooser of `columns`
-    chooses these columns, too.
+    chooses these columns, too. The index of a pandas frame is read where it is one of these, is
+    `named`, or is in `columns`.
     """
     names = [str(n) for n in (target, sample_weight) if is_name(n)]
     kept = [*names, *([str(folds)] if is_name(folds) else [])]
+    if not isinstance(columns, Chooser):
+        made = Selection.made(columns, exclude, kept, named)
+        columns = AllButIndex((*kept, *named)) if made is None else made
     opened = open_source(
         source,
-        columns=columns if isinstance(columns, Chooser) else Selection.made(columns, exclude, kept),
+        columns=columns,
         null_values=null_values,
         types=types,
         filesystem=filesystem,
@@ -63,9 +77,9 @@ def open_labelled(
     )
     for name in names:
         if name not in opened.available:
-            raise SchemaError(unknown_column(name, opened.available, opened.description))
-    if columns is None:
-        opened = without_index(opened, kept)
+            there = opened.available, opened.description, opened.index_columns
+            raise SchemaError(unknown_column(name, *there))
+    check_index(opened, named)
     return with_labels(opened, target, sample_weight)
 
 
@@ -198,10 +212,12 @@ def opened_to_learn(
     threads: int | None = None,
     on_error: OnError | None = None,
     as_parts: bool = True,
+    named: Sequence[str] = (),
 ) -> Opened:
     """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
 
-    Where dates and times are taken `as_parts`, rows may be scanned for their span.
+    `named` are columns of which more is said than in these parameters. Where dates and times are
+    taken `as_parts`, rows may be scanned for their span.
     """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
@@ -215,6 +231,7 @@ def opened_to_learn(
         types=as_given(categorical, domains),
         filesystem=filesystem,
         on_error=on_error,
+        named=[*named_in(categorical, domains, dates), *named],
     )
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
     classes = declared_values(target)

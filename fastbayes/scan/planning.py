@@ -16,7 +16,7 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.date_parts import PARTS, holds
 from fastbayes.core.domains import default_kind
 from fastbayes.core.errors import MemoryLimitError, SchemaError
-from fastbayes.core.picks import Picks
+from fastbayes.core.picks import Picks, named_in
 from fastbayes.data.encode import Encoder
 from fastbayes.data.segments import Place
 from fastbayes.data.source import open_source
@@ -231,6 +231,7 @@ def plan(
         categorical=categorical,
         null_values=null_values,
         filesystem=filesystem,
+        named=named_in(numeric, discretize),
     )
     opened, target_name, weight_name, *_ = opening(columns=columns, exclude=exclude, as_parts=False)
     if not opened.rereadable:

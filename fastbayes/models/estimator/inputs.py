@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import GREATEST, LEAST, code_type
 from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
-from fastbayes.core.picks import Selection, free_name, unknown_column
+from fastbayes.core.picks import (
+    AllButIndex,
+    Selection,
+    free_name,
+    named_in,
+    several,
+    unknown_column,
+)
 from fastbayes.core.schema import Needed
 from fastbayes.core.suggestions import meant_column
 from fastbayes.data.memory import (
@@ -34,10 +41,10 @@ from fastbayes.data.source import (
     Source,
     as_at_fit,
     as_given,
+    check_index,
     engine_opener,
     filled,
     open_source,
-    without_index,
 )
 from fastbayes.scan.outputs.sink import takes_absent
 from fastbayes.scan.packed_rows import in_memory
@@ -210,18 +217,25 @@ def open_rows(
 
     `labels` are columns of classes and weights; None where rows are to be scored.
     """
-    taking = None if labels is None else Selection.made(model.columns, model.exclude, labels)
+    said = (getattr(model, name, None) for name in ("domains", "dates", "numeric", "discretize"))
+    named = named_in(several(model.categorical), *said) if reset else []
+    taking = None
+    if labels is not None:
+        taking = Selection.made(model.columns, model.exclude, labels, named)
     if is_array(X):
         source = open_source(_cells(model, X, reset=reset))
         if reset and taking is not None:
             return source.only(taking.of(source.schema.names, "X"))
         return _renamed(model, source, fitted=not reset)
     if reset:
-        source = open_source(X, columns=taking, types=as_given(model.categorical, model.domains))
-        return source if model.columns is not None else without_index(source, labels or ())
-    known = None if taking is None else Needed(model.schema_, taking.keep)
+        named += labels or ()
+        columns = AllButIndex(tuple(named)) if taking is None else taking
+        source = open_source(X, columns=columns, types=as_given(model.categorical, model.domains))
+        check_index(source, named)
+        return source
+    own = (*model.schema_.columns, *(labels or ()))
+    known = AllButIndex(own) if taking is None else Needed(model.schema_, taking.keep)
     source = open_source(X, columns=known, **as_at_fit(model.schema_))
-    source = without_index(source, [*model.schema_.columns, *(labels or ())])
     return _positioned(model, source, labels or ())
 
 
@@ -238,6 +252,7 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
     extra = [n for n in source.schema.names if n not in used]
     if not used <= {*source.schema.names}:
         if not takes_absent(model):
+            check_index(source, names)
             return source  # the encoder says which column is not there
         names = [name for name in names if name in source.schema.names]
     if not extra or isinstance(source, Renamed):

@@ -16,7 +16,7 @@ from fastbayes.core.batch import BLOCK_ROWS, code_type
 from fastbayes.core.date_parts import PARTS, DatePart, holds
 from fastbayes.core.domains import intervals
 from fastbayes.core.errors import DataError, MemoryLimitError, SchemaError, warn
-from fastbayes.core.picks import Chooser, Picks, several, unknown_column
+from fastbayes.core.picks import Chooser, Picks, named_in, several, unknown_column
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import meant_column
 from fastbayes.core.threads import in_order, resolved_threads
@@ -67,11 +67,11 @@ class NodeColumns(Chooser):
     nodes: tuple[str, ...]
     also: tuple[str, ...] = ()
 
-    def of(self, names: Sequence[str], where: str, apart: Sequence[str] = ()) -> list[str]:
+    def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
         """Return the columns to read of those there are; SchemaError names a node without one."""
         dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
         if unknown := [n for n in self.nodes if n not in names and n not in dated]:
-            raise SchemaError(unknown_column(unknown[0], names, where))
+            raise SchemaError(unknown_column(unknown[0], names, where, index))
         return [*dict.fromkeys([*(dated.get(n, n) for n in self.nodes), *self.also])]
 
     def dated(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -157,6 +157,7 @@ class ReadOptions:
             null_values=self.null_values,
             filesystem=self.filesystem,
             as_parts=False,
+            named=named_in(self.discretize),
         )
         if again:
             opened = opened._replace(source=rereadable(opened.source))
