@@ -67,8 +67,8 @@ def unify_types(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     integers and floats float64; text goes with text in another encoding, a dictionary with one of
     another index width. Dates and timestamps become those of the finer unit, where a date is its
     midnight; of two time zones, or of one and none, there is no type. Times of day become those of
-    the finer unit, too. Text beside numbers is no type, and neither are dates beside either, or
-    times of day beside dates.
+    the finer unit, too. There is no type for text and numbers together, for dates and either of
+    these, or for times of day and dates.
     """
     if a == b or pa.types.is_null(b):
         return a
