@@ -108,7 +108,7 @@ def simplex_weights(own: Floats, weight: Floats, start: Floats | None = None) ->
     `weight` is (n,). Expectation maximisation comes to the same weights, in thousands of steps
     where some are small. `start` are weights that are near, (n_models,).
     """
-    # No weight is 0, and from there no step leads away.
+    # No weight begins at 0, where the value is infinite.
     start = np.ones(len(own)) if start is None else np.maximum(start, LEAST_WEIGHT)
     found = converged(
         projected_newton(MixtureLoss(own, weight), start / start.sum()),
