@@ -351,7 +351,7 @@ def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None
 def test_one_member__is_that_member_calibrated(member: Any) -> None:
     rows = table(400, 3)
     model = fb.Blend(member).fit(rows, "y")
-    expected = fb.Calibrated(member, validation="k_fold", folds=10).fit(rows, "y")
+    expected = fb.Calibrated(member, validation="k_fold", folds=5).fit(rows, "y")
     np.testing.assert_allclose(
         model.predict_proba(rows), expected.predict_proba(rows), rtol=1e-5, atol=1e-7
     )

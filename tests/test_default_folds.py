@@ -13,7 +13,14 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
-from fastbayes.data.folds import FOLDS, MANY_ROWS, FoldsByClass, FoldsByPlace, folds_for
+from fastbayes.data.folds import (
+    FEW_OF_BLEND,
+    FOLDS,
+    MANY_ROWS,
+    FoldsByClass,
+    FoldsByPlace,
+    folds_for,
+)
 from fastbayes.data.source import open_source
 
 MODELS = ["naive-bayes", "tan"]
@@ -31,6 +38,7 @@ def test_folds_for__are_more_of_fewer_rows_and_hold_a_row_each() -> None:
     assert all(k >= after for k, after in pairwise(found[19:]))
     assert folds_for(10**9) == folds_for(MANY_ROWS) == FOLDS
     assert {*found[19:]} == {20, 10, 5}
+    assert [folds_for(n, few=FEW_OF_BLEND) for n in (20, 100, 101, 300, 301)] == [10, 20, 10, 10, 5]
     # Not so many that it takes long, and not so few that models miss many rows.
     assert folds_for(0) == folds_for(1) == 2
 
@@ -136,7 +144,7 @@ def test_folds__of_few_rows_are_by_class(n: int, by_class: bool) -> None:
     for k in (None, 4):
         folds = fb.Blend(folds=k).apart(open_source(rows(n)), "y")
         assert type(folds) is (FoldsByClass if by_class else FoldsByPlace)
-        assert len(folds.names()[0]) == (k or folds_for(n))
+        assert len(folds.names()[0]) == (k or folds_for(n, few=FEW_OF_BLEND))
 
 
 @pytest.mark.parametrize(

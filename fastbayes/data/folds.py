@@ -27,7 +27,17 @@ from fastbayes.data.unify import without_dictionary
 from fastbayes.kernels import dispatch
 
 Codes = NDArray[np.int64]
+# How many folds of at most so many rows, the fewest first.
+ByRows = Sequence[tuple[int, int]]
 Work = Callable[[Callable[[Segment], list[pa.RecordBatch]], Iterator[Segment]], Iterable[Any]]
+
+# Folds where nothing else is said: by what models are judged, and by what a blend weighs them; and
+# of all other rows.
+FEW_ROWS: ByRows = ((100, 20), (1_000, 10))
+FEW_OF_BLEND: ByRows = ((100, 20), (300, 10))
+FOLDS = 5
+# Of more rows the number of folds is the same, whatever it is.
+MANY_ROWS = FEW_ROWS[-1][0] + 1
 
 
 class Folds(ABC):
@@ -112,10 +122,11 @@ class FoldsByClass(NumberedFolds):
         k: int | None = None,
         seed: int = 0,
         weight: str | None = None,
+        few: ByRows = FEW_ROWS,
     ) -> Self:
         """Return k folds of the rows of a source, which are read; they come in a random order.
 
-        By default as many as `folds_for` says.
+        By default as many as `folds_for` says, of these `few`.
         """
         value_type(target, source.schema.field(target).type, "the class")
         start = scrambled(np.array([checked_seed(seed) % (1 << 64)], np.uint64))
@@ -138,7 +149,7 @@ class FoldsByClass(NumberedFolds):
         _, first, classes = np.unique(codes[part], return_index=True, return_inverse=True)
         classes = first.argsort().argsort()[classes]
         n_part = len(classes)
-        k = folds_for(n_part, np.bincount(classes).tolist()) if k is None else k
+        k = folds_for(n_part, np.bincount(classes).tolist(), few) if k is None else k
         at = scrambled(np.arange(n_part, dtype=np.uint64) ^ start)
         turn = np.empty(n_part, np.int64)
         turn[np.lexsort((at, classes))] = np.arange(n_part)
@@ -160,24 +171,18 @@ def _above_0(name: str, weights: pa.Array) -> NDArray[np.bool_]:
     return np.asarray(numbers.to_numpy(zero_copy_only=False) > 0)
 
 
-# Folds where nothing else is said: those of at most so many rows, and of all others.
-FEW_ROWS = ((100, 20), (1_000, 10))
-FOLDS = 5
-# Of more rows the number of folds is the same, whatever it is.
-MANY_ROWS = FEW_ROWS[-1][0] + 1
-
-
 # Up to so many rows a class that lacks one row seems rarer by much; most and fewest folds then.
 FEWEST_ROWS, MOST_OF_FEWEST, LEAST_OF_FEWEST = 20, 10, 3
 
 
-def folds_for(n_rows: int, classes: Sequence[int] = ()) -> int:
+def folds_for(n_rows: int, classes: Sequence[int] = (), few: ByRows = FEW_ROWS) -> int:
     """Return how many folds judge models of so many rows, where nothing else is said.
 
     Models of k - 1 of k folds have fewer rows than the one that is judged, and seem worse than it
     by about c/(n (k - 1)) nats, where c/n is what a model of n rows loses to one of many. So the
     fewer the rows, the more folds, which then cost little: 20 up to 100 rows, 10 up to 1,000 and 5
-    beyond.
+    beyond. Weights of models need less than figures of each: a blend of 5 folds is as good from 300
+    rows on.
 
     Of up to 20 rows they are as many as the smallest class that has two has rows, from 3 to 10:
     each fold then takes about the same share of every class. Were each row a fold, its own class
@@ -185,13 +190,14 @@ def folds_for(n_rows: int, classes: Sequence[int] = ()) -> int:
     favours the smaller class would be right, of labels drawn at random too.
 
     classes  how many rows each class has
+    few      folds of at most so many rows
 
     References
     ----------
     Burman (1989), A comparative study of ordinary cross-validation, v-fold cross-validation and
     the repeated learning-testing methods, Biometrika 76.
     """
-    folds = next((k for most, k in FEW_ROWS if n_rows <= most), FOLDS)
+    folds = next((k for most, k in few if n_rows <= most), FOLDS)
     if n_rows <= FEWEST_ROWS:
         least = min((n for n in classes if n > 1), default=MOST_OF_FEWEST)
         folds = min(max(least, LEAST_OF_FEWEST), MOST_OF_FEWEST)

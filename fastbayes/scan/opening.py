@@ -25,14 +25,15 @@ from fastbayes.core.picks import (
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import (
+    FEW_ROWS,
     FOLDS,
     MANY_ROWS,
+    ByRows,
     Census,
     Folds,
     FoldsByClass,
     FoldsByColumn,
     FoldsByPlace,
-    folds_for,
 )
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
 from fastbayes.data.segments import OnError, Segment
@@ -147,8 +148,11 @@ def folds_apart(
     k: int | None = None,
     seed: int = 0,
     weight: str | None = None,
+    few: ByRows = FEW_ROWS,
 ) -> Folds:
     """Return k folds that models are judged by; by default as many as the number of rows asks for.
+
+    `few` are the numbers of folds of few rows.
 
     Of few rows each class has its share in every fold; many have it by chance, and are in folds by
     place. Where the source does not know how many they are, rows are read until there are many.
@@ -162,8 +166,8 @@ def folds_apart(
         while n_rows < MANY_ROWS and (rows := next(blocks, None)) is not None:
             n_rows += rows.num_rows
     if n_rows >= MANY_ROWS:
-        return FoldsByPlace(folds_for(n_rows) if k is None else k, seed)
-    return FoldsByClass.dealt(source, target, k, seed, weight)
+        return FoldsByPlace(FOLDS if k is None else k, seed)
+    return FoldsByClass.dealt(source, target, k, seed, weight, few)
 
 
 def without_folds(columns: pa.Schema, folds: Folds | None) -> pa.Schema:

@@ -120,17 +120,17 @@ class Reading:
 
         yield from in_order(one, self.parts(), self.threads)
 
-    @property
-    def terms(self) -> int:
-        """How many columns and pairs of them a row has, 1 at least."""
-        return max(1, len(self.schema.features) + len(self.layout.pairs))
+    def cells(self, n_rows: float) -> float:
+        """Return the cells of rows, by which kernels are chosen: the more, the more outputs."""
+        terms = len(self.schema.features) + len(self.layout.pairs)
+        return n_rows * max(1, terms) * (1 + self.layout.n_outputs) / 2
 
     def passed(self, run: Travelling) -> PassSums:
         """Return the sums of all rows in one reading, wherever they are."""
         if isinstance(self.source, Counter):
             how = self.schema, self.layout, self.target, self.weight, self.class_weight
             return self.source.run(Passing(how, run)).value
-        cells = float(self.source.n_rows or BLOCK_ROWS) * self.terms
+        cells = self.cells(self.source.n_rows or BLOCK_ROWS)
         gradient = dispatch.load("fitting.gradient", cells).Gradient(self.layout)
         found, n, total = None, 0, 0.0
         for part, rows_of_part, weight in itertools.chain.from_iterable(
@@ -357,9 +357,7 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
         together = _equal_rows(reading, sizes)
         if together is not None:
             return [together]
-    gradient = dispatch.load("fitting.gradient", float(n_rows) * reading.terms).Gradient(
-        reading.layout
-    )
+    gradient = dispatch.load("fitting.gradient", reading.cells(n_rows)).Gradient(reading.layout)
 
     def read(part: Encoded, keep: bool) -> _PackedPart:
         packed, sample, n, total = [], [], 0, 0.0
@@ -494,7 +492,7 @@ def _equal_rows(reading: Reading, sizes: NDArray[np.int64]) -> PackedRows | None
     n = len(weight)
     if n > 0.5 * equal.n_rows:
         return None
-    cells = float(n) * max(1, len(schema.features))
+    cells = reading.cells(n)
     gradient = dispatch.load("fitting.gradient", cells).Gradient(layout)
     kind = code_type(int(sizes.max()))
     matrix: NDArray[Any] = np.array(columns[:-1]).astype(kind).reshape(len(columns) - 1, n)

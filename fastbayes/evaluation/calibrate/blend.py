@@ -19,7 +19,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.core.text_tables import ShortRepr
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
-from fastbayes.data.folds import Folds
+from fastbayes.data.folds import FEW_OF_BLEND, Folds
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
 from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pools, cross_fitted
@@ -183,8 +183,9 @@ class Blend(TableRows):
     )
     folds: int | None = parameter(
         """
-        Number of folds, as in `k_fold`; None: 20 of up to 100 rows, 10 of up to 1,000 and 5 of
-        more, but of up to 20 rows at most 10, as in `compare`.
+        Number of folds, as in `k_fold`; None: 20 of up to 100 rows, 10 of up to 300 and 5 of more,
+        but of up to 20 rows at most 10. `compare` takes 10 of up to 1,000: figures of models need
+        more than their weights, and the blend of a board has the folds of that.
         """,
         default=None,
         check=whole(2, besides=(None,)),
@@ -301,7 +302,7 @@ class Blend(TableRows):
             When the rows can be read only once.
         """
         check_rereadable(source, SCANS)
-        folds = folds_apart(source, target, self.folds, weight=weight)
+        folds = folds_apart(source, target, self.folds, weight=weight, few=FEW_OF_BLEND)
         with_folds(source, folds)
         return folds
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.one_thread import pieces
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
 
 Flags = NDArray[np.bool_]
@@ -19,6 +20,8 @@ LARGEST = float(np.finfo(np.float64).max)
 KEPT = 2**26
 # Products of a scaled matrix and rows at a time.
 PRODUCTS = 2**18
+# Rows of a product of matrices, at least: of one it is a product with a vector, which takes longer.
+FEWEST = 8
 # An exponent below that of every product of numbers.
 LOW = -(2**20)
 
@@ -91,8 +94,10 @@ class Quadratics:
         with np.errstate(over="ignore", invalid="ignore"):
             for c in range(len(self.start)):
                 deviation = (x - self.mean[c]) - self.rest[c]
-                z = deviation @ self.whiten[c % len(self.whiten)].T
-                squares[:, c] = (z * z).sum(axis=1)
+                matrix = self.whiten[c % len(self.whiten)].T
+                for some in pieces(len(x), matrix.size, fewest=FEWEST):
+                    z = deviation[some] @ matrix
+                    squares[some, c] = (z * z).sum(axis=1)
             near = (squares.min(axis=1) < self.limit(relative)) & (squares.sum(axis=1) < np.inf)
             if self.dof is None:
                 result = self.start - squares / 2

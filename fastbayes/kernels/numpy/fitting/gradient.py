@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels.shared.arrays import Floats
+from fastbayes.kernels.shared.one_thread import ONE_THREAD, pieces
 
-# Multiplications of a product of matrices that no BLAS shares out among threads: theirs cost more
-# than such products take, and more threads than the caller asked for would wait for each other.
-ONE_THREAD = 1 << 17
-# Rows of such a product, at least: of less it is no product of matrices.
+# Rows of a product of matrices, at least: of less it is none.
 FEWEST = 8
 # What a multiplication of a product of matrices takes, over what a term of a row does otherwise;
 # products with directions that a step of Newton's method takes, about.
@@ -165,7 +163,7 @@ class Gradient:
 
         def run(packed: Packed) -> Floats:
             result = np.empty((packed.n_rows, theta.shape[1]))
-            for some in _pieces(packed.n_rows, slopes.size):
+            for some in pieces(packed.n_rows, slopes.size):
                 np.matmul(packed.numbers[:, some].T, slopes, out=result[some])
             result += table[0]
             # All columns at once: calls take longer than what they do with a few rows.
@@ -198,7 +196,7 @@ class Gradient:
         first = layout.rows.numeric
         own, numbers = result[first : first + layout.n_numeric], packed.numbers
         numbers = numbers if power == 1 else numbers**power
-        for some in _pieces(packed.n_rows, own.size):
+        for some in pieces(packed.n_rows, own.size):
             own += numbers[:, some] @ factors[some]
         return result[:-1]
 
@@ -298,22 +296,15 @@ def _weighted_products(x: Floats, weights: Floats) -> Floats:
         # Products of two columns, for all weights at once.
         left, right = np.triu_indices(size)
         sums = np.zeros((len(left), len(found)))
-        for some in _pieces(n, each):
+        for some in pieces(n, each):
             rows = np.ascontiguousarray(x[some].T)
             sums += (rows[left] * rows[right]) @ weights[some]
         found[:, left, right] = found[:, right, left] = sums.T
         return found
     for block, weight in zip(found, weights.T, strict=True):
-        for some in _pieces(n, size * size):
+        for some in pieces(n, size * size):
             block += (x[some].T * weight[some]) @ x[some]
     return found
-
-
-def _pieces(n_rows: int, each: int) -> Iterator[slice]:
-    """Yield stretches of rows that take so many multiplications each, few enough together."""
-    step = max(1, ONE_THREAD // max(each, 1))
-    for first in range(0, n_rows, step):
-        yield slice(first, first + step)
 
 
 def _sigmoid(m: Floats) -> Floats:

@@ -1,0 +1,19 @@
+"""Products of matrices in pieces that no BLAS shares out among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+# Multiplications of a product that runs on one thread: others cost more than such products take,
+# and more threads than the caller asked for would wait for each other.
+ONE_THREAD = 1 << 17
+
+
+def pieces(n_rows: int, each: int, fewest: int = 1) -> Iterator[slice]:
+    """Yield stretches of rows that take so many multiplications each, few enough together.
+
+    fewest  rows of a stretch, however many these take
+    """
+    step = max(fewest, ONE_THREAD // max(each, 1))
+    for first in range(0, n_rows, step):
+        yield slice(first, first + step)
