@@ -92,7 +92,7 @@ DAMAGE = (
     StopIteration,  # where a message should begin, the file ends
 )
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
-PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
+PARTITION = re.compile(r"[^=/]*=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
 # Schemes of servers that are asked for each file, in whose URIs a query may follow the path.
 WEB = ("http", "https")
