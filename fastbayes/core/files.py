@@ -500,17 +500,17 @@ def _telling(name: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
+def telling_full(
+    path: str | os.PathLike[str],
+    remedy: str = "nothing was written: free some space, or name another place",
+) -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             reason = os.strerror(error.errno).lower()
-            raise DataError(
-                f"{os.fspath(path)}: {reason}; nothing was written: free some space, or name "
-                "another place"
-            ) from error
+            raise DataError(f"{os.fspath(path)}: {reason}; {remedy}") from error
         raise
 
 
