@@ -490,21 +490,30 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
     the domain, the dictionary of an Arrow array is only an encoding. `columns` are those that
     take part; all by default.
     """
-    declared: dict[str, list[Any] | None]
+    columns_of: Iterable[tuple[Any, Any]]
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
-        kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
-        declared = {n: _categories(k) for n, k in kinds if hasattr(k, "categories")}
+        columns_of = zip(frame.columns, frame.dtypes, strict=True)
     elif module == "polars" and hasattr(frame, "collect_schema"):
         # What `schema` gives, without the warning that a LazyFrame has to work for it.
-        schema = frame.collect_schema().items()
-        declared = {n: k.categories.to_list() for n, k in schema if type(k).__name__ == "Enum"}
+        columns_of = frame.collect_schema().items()
     elif isinstance(frame, Mapping):
-        declared = {str(name): declared_values(values) for name, values in frame.items()}
+        columns_of = ((name, getattr(values, "dtype", None)) for name, values in frame.items())
     else:
         return {}
+    declared = dict(each for name, kind in columns_of for each in _declared(str(name), kind))
     wanted = set(declared if columns is None else columns)
     return {name: values for name, values in declared.items() if values and name in wanted}
+
+
+def _declared(name: str, kind: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the columns that a column of a type is read as, and the values that it declares."""
+    module, what = type(kind).__module__.partition(".")[0], type(kind).__name__
+    if (module == "pandas" and hasattr(kind, "categories")) or (module, what) == ("polars", "Enum"):
+        yield name, _categories(kind)
+    elif (module, what) == ("polars", "Struct"):
+        for field in kind.fields:
+            yield from _declared(f"{name}.{field.name}", field.dtype)
 
 
 def declared_values(values: Any) -> list[Any] | None:
@@ -514,10 +523,8 @@ def declared_values(values: Any) -> list[Any] | None:
     """
     if hasattr(type(values), "columns"):
         return next(iter(declared_domains(values).values()), None)
-    kind: Any = getattr(values, "dtype", None)
-    module = type(values).__module__.partition(".")[0]
-    closed = hasattr(kind, "categories") if module == "pandas" else type(kind).__name__ == "Enum"
-    return _categories(kind) or None if closed and module in ("pandas", "polars") else None
+    declared = (found for _, found in _declared("", getattr(values, "dtype", None)))
+    return next(declared, None) or None
 
 
 def _categories(kind: Any) -> list[Any]:
