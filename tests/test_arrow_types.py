@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -194,6 +195,17 @@ def test_numpy__of_any_byte_order(kind: str, order: str) -> None:
     assert array.moments.mean[0].tolist() == wanted.moments.mean[0].tolist()
 
 
+def test_pandas__of_extended_precision_or_another_byte_order() -> None:
+    """As arrays of numpy are: Arrow has neither."""
+    numbers = np.arange(N) % 5
+    wanted = fb.count({"x": numbers.astype(float), "y": numbers % 2}, "y")
+    for kind in (np.longdouble, ">f8"):
+        x, y = (pd.Series(each.astype(kind)) for each in (numbers, numbers % 2))
+        assert fb.count(pd.DataFrame({"x": x, "y": numbers % 2}), "y").moments == wanted.moments
+        model = fb.NaiveBayes().fit(pd.DataFrame({"x": x}), y)
+        assert model.predict_proba(pd.DataFrame({"x": x})).shape == (N, 2)
+
+
 CELLS = {
     pa.string(): st.text("ab", max_size=2),
     pa.int32(): st.integers(-5, 5),
@@ -340,5 +352,36 @@ def test_numpy__durations_of_no_fixed_length_are_refused() -> None:
     for values in (np.arange(4).astype("m8[M]"), np.arange(4).astype("m8[Y]")):
         with pytest.raises(DataError, match=r"column 'c' .*months or years.*give days or numbers"):
             fb.count({"c": values, "y": [*"abab"]}, "y")
-    with pytest.raises(DataError, match="column 'c' cannot be read"):
-        fb.count({"c": [*np.arange(4).astype("m8[h]")], "y": [*"abab"]}, "y")
+        with pytest.raises(DataError, match=r"column 'c' .*months or years.*give days or numbers"):
+            fb.count({"c": [*values], "y": [*"abab"]}, "y")
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "M8[h]", "M8[M]", "M8[us]", "m8[h]", "m8[D]", "m8[s]"])
+def test_numpy__dates_and_durations_one_by_one_are_those_of_an_array(kind: str) -> None:
+    values = (np.arange(40) * 7).astype(kind)
+    y = ["p", "q"] * 20
+    model = fb.NaiveBayes(dates={"c": "number"}).fit({"c": values, "y": y}, "y")
+    wanted = model.predict_proba({"c": values[:3]}).tolist()
+    for cells in ([*values], np.array([*values], object), pd.Series([*values], dtype=object)):
+        alike = fb.NaiveBayes(dates={"c": "number"}).fit({"c": cells, "y": y}, "y")
+        assert alike.predict_proba({"c": [*values[:3]]}).tolist() == wanted
+    assert model.predictor().predict_proba({"c": values[1]}).tolist() == wanted[1]
+    gaps = values[:3].copy()
+    gaps[1] = "NaT"
+    with_none = model.predict_proba({"c": [gaps[0], None, gaps[2]]}).tolist()
+    assert with_none == model.predict_proba({"c": gaps}).tolist()
+
+
+def test_numpy__dates_of_several_units_in_a_list() -> None:
+    y = [*"abab"]
+    days = np.arange("2020-01-01", "2020-01-05", dtype="M8[D]")
+    mixed = [*days[:2], *days[2:].astype("M8[us]")]
+    how = {"dates": {"c": ["weekday"]}}
+    wanted = fb.count({"c": days, "y": y}, "y", **how)
+    assert fb.count({"c": mixed, "y": y}, "y", **how).values == wanted.values
+    far = [np.datetime64("5000-01-01"), *mixed[1:3], np.datetime64(1, "ns")]
+    with pytest.raises(DataError, match=r"column 'c' .*row 0: .*5000-01-01.* is beyond what .*ns"):
+        fb.count({"c": far, "y": y}, "y")
+    for other, said in (("2020-01-02", "a string"), (np.timedelta64(1, "h"), "a duration")):
+        with pytest.raises(DataError, match=f"column 'c', row 1: .* is {said}, .* a date; make"):
+            fb.count({"c": [days[0], other, *days[2:]], "y": y}, "y")

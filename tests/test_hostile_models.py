@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -314,3 +315,15 @@ def test_label_of_millions_of_characters_among_hundreds__is_refused(tmp_path: Pa
         fb.load(path)
     with at_most(GIB), pytest.raises(fb.DataError, match=said):
         fb.NaiveBayes().fit({"a": labels, "y": longer}, "y")
+
+
+@pytest.mark.parametrize("labels", [["a", "a\0"], ["a\0", "b"]])
+def test_label_that_ends_in_nul__is_refused(labels: list[str]) -> None:
+    """An array of text in numpy has no such labels: two of them would be one class."""
+    y, said = labels * 6, re.escape(r"label 'a\x00' ends in NUL")
+    with pytest.raises(fb.DataError, match=said):
+        fb.NaiveBayes().fit({"a": list("pq") * 6, "y": y}, "y")
+    with pytest.raises(fb.DataError, match=said):
+        fb.NaiveBayes().fit({"a": list("pq") * 6}, y)
+    with pytest.raises(fb.DataError, match=said):
+        fb.GaussianNB().fit(np.ones((12, 1)), np.array(y, object))

@@ -467,6 +467,18 @@ def test_batches__may_be_empty_or_have_no_class() -> None:
     assert total.allclose(fb.count(pa.concat_tables([rows, nothing, nothing]), "y"))
 
 
+def test_update__of_rows_without_a_class_judges_the_sum(lake: Path) -> None:
+    """A night may bring no class; what came before, or what the schema is of, has them."""
+    first = fb.count(lake, "y", update=True)
+    nothing = rows_of_day(9).set_column(5, "y", pa.nulls(60, pa.string()))
+    pq.write_table(nothing, lake / "9.parquet")
+    total = fb.count(lake, "y", update=first)
+    assert (total.n_rows, total.dropped_rows) == (240, 60)
+    assert total == first + fb.count(lake / "9.parquet", "y", schema=first)
+    with pytest.raises(fb.DataError, match="there is no class to learn"):
+        fb.count(lake / "9.parquet", "y", update=True)
+
+
 def test_batches__refusals_say_what_to_do(lake: Path) -> None:
     with pytest.raises(fb.DataError, match="files are recognised without a name"):
         fb.count(lake, "y", batch="lake")

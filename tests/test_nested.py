@@ -198,6 +198,21 @@ def test_predictor__takes_a_null_struct_as_the_model_does() -> None:
             predictor.predict(row)
 
 
+def test_a_field__declares_its_values_as_a_column_does() -> None:
+    kind, values, y = pl.Enum(["b", "a", "z"]), list("ab") * 6, list("pqp") * 4
+    inner = pl.Struct({"e": kind, "s": pl.Struct({"f": kind})})
+    held = [{"e": value, "s": {"f": value}} for value in values]
+    column = pl.Series("c", held, dtype=inner)
+    frame = pl.DataFrame({"c": column, "y": y})
+    for rows in (frame, frame.lazy(), {"c": column, "y": y}):
+        schema = fb.count(rows, "y").schema
+        assert schema.names == ("c.e", "c.s.f")
+        for feature in schema.features:
+            assert feature.declared
+            assert feature.values is not None
+            assert feature.values.to_pylist() == ["a", "b", "z"]
+
+
 def test_a_column__is_no_struct_of_another() -> None:
     rows = pa.table({"s": [*"ab"] * 20, "s.p": [*"uuvv"] * 10, "y": [*"np"] * 20})
     predictor = fb.NaiveBayes().fit(rows, "y").predictor()

@@ -203,6 +203,25 @@ def test_partitions__are_read_as_hive(
     assert found["place"].to_pylist() == table["place"].to_pylist()
 
 
+@pytest.mark.parametrize("name", [".day", "_day", ""])
+def test_partitions__of_any_name_are_read_and_replaced(
+    model: fb.NaiveBayes, table: pa.Table, tmp_path: Path, name: str
+) -> None:
+    needs("polars")
+    import polars
+
+    out, rows = tmp_path / "out", table.append_column(pa.field(name, pa.string()), table["place"])
+    for force in (False, True):
+        options: dict[str, Any] = {"keys": ["id", name], "partition_by": name, "force": force}
+        fb.predict_to(model, rows, out, **options)
+    (out / ".a=b.parquet").write_bytes(b"no file of ours")
+    found = fb.count(out, "prediction", categorical=["id"])
+    assert found.n_rows == len(rows)
+    assert name in found.schema.names
+    (out / ".a=b.parquet").unlink()
+    assert polars.read_parquet(out, hive_partitioning=True).height == len(rows)
+
+
 def test_partitions__names_are_those_of_pyarrow(tmp_path: Path) -> None:
     texts = [chr(c) for c in range(1, 127) if chr(c) not in "./"] + ["a.b", "a/b"]
     pq.write_to_dataset(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -437,6 +440,24 @@ def test_stopped__leaves_nothing(
         fb.predict_to(model, table, old, progress=stop, force=True)
     assert list(tmp_path.iterdir()) == [old]
     assert old.read_text() == "old"
+
+
+class FullDisk(io.RawIOBase):
+    """An open file below which there is no space."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "ipc", "parquet"])
+def test_open_file__below_which_the_disk_is_full(
+    table: pa.Table, model: fb.NaiveBayes, form: str
+) -> None:
+    with pytest.raises(fb.DataError, match=r"the output: no space .* incomplete: free some space"):
+        fb.predict_to(model, table, FullDisk(), format=form)
 
 
 def test_format__told_by_name_or_asked_for(

@@ -112,7 +112,8 @@ def test_more_columns_than_grouping_sets(dialect: str, pairs: bool) -> None:
     assert_equal(found, fb.count(table, "y", categorical=names, pairs=pairs))
 
 
-@pytest.mark.parametrize("labels", [[1, 2, None], [True, False, None], [0.5, -0.0, math.nan]])
+@pytest.mark.parametrize("labels", [[1, 2, None], [True, False, None], [0.5, -0.0, math.nan],
+                                    [0.0, -0.0, math.nan]])  # fmt: skip
 def test_classes_keep_their_type(labels: list[Any]) -> None:
     table = pa.table({"x": ["a", "b", "a"] * 4, "y": labels * 4})
     query = fb.sql_counts("duckdb", source="t", target="y", columns=["x"])

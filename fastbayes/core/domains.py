@@ -183,9 +183,7 @@ def domain(name: str, values: Any) -> pa.Array:
         given = canonical_values(name, given)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise SchemaError(f"domains[{name!r}]: {error}; list values of one type") from error
-    if pa.types.is_floating(given.type):
-        # -0.0 and 0.0 are one value, and NaN is missing.
-        given = pc.if_else(pc.is_nan(given), pa.scalar(None, given.type), pc.add(given, 0.0))
+    given = known_values(given)
     # Most are domains that were learned before, and to sort them takes longer than to look.
     result = given if is_sorted(given) else sorted_domain(given)
     if len(result) != len(given):
@@ -193,6 +191,13 @@ def domain(name: str, values: Any) -> pa.Array:
     if not len(result):
         raise SchemaError(f"domains[{name!r}] is empty; list its values, or leave it out")
     return result
+
+
+def known_values(values: pa.Array) -> pa.Array:
+    """Return categorical values as they are told apart: NaN is missing, and -0.0 is 0.0."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), pc.add(values, 0.0))
 
 
 # Units of numpy's dates and durations that are coarser than those of Arrow, and what holds them.

@@ -92,7 +92,7 @@ DAMAGE = (
     StopIteration,  # where a message should begin, the file ends
 )
 PART = re.compile(r"part-\d+\.\w+")  # what parts are called
-PARTITION = re.compile(r"[^=/]+=[^/]*")  # what directories of partitions are called
+PARTITION = re.compile(r"[^=/]*=[^/]*")  # what directories of partitions are called
 HIDDEN = re.compile(r"\.fastbayes-[0-9a-f]{16}(\..*)?")  # what is not finished
 # Schemes of servers that are asked for each file, in whose URIs a query may follow the path.
 WEB = ("http", "https")
@@ -500,17 +500,17 @@ def _telling(name: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def telling_full(path: str | os.PathLike[str]) -> Iterator[None]:
+def telling_full(
+    path: str | os.PathLike[str],
+    remedy: str = "nothing was written: free some space, or name another place",
+) -> Iterator[None]:
     """Turn the error of a full disk into one that says what to do."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             reason = os.strerror(error.errno).lower()
-            raise DataError(
-                f"{os.fspath(path)}: {reason}; nothing was written: free some space, or name "
-                "another place"
-            ) from error
+            raise DataError(f"{os.fspath(path)}: {reason}; {remedy}") from error
         raise
 
 

@@ -29,7 +29,7 @@ from fastbayes.core.domains import (
     sorted_domain,
     value_type,
 )
-from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import Chooser, Selection, chosen, unknown_column
 
 # Domains up to this size are laid out value by value.
@@ -467,9 +467,14 @@ def labels(values: pa.Array) -> NDArray[Any]:
     ------
     DataError
         When the longest text is so long that an array with room for it in each place would take
-        more than `LABELS_BYTES`.
+        more than `LABELS_BYTES`, or when a text ends in NUL, which numpy takes for the end of it.
     """
     if pa.types.is_string(values.type):
+        if (cut := pc.index(pc.ends_with(values, "\0"), True).as_py()) >= 0:
+            raise DataError(
+                f"label {values[cut].as_py()!r:.80} ends in NUL, which numpy takes for the end of "
+                "a text: take it off (str.rstrip('\\0')), or give the class another name"
+            )
         # No text is longer than all of them together.
         longest = values.nbytes
         if 4 * longest * len(values) > LABELS_BYTES:

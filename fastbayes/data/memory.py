@@ -182,6 +182,11 @@ def native(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def _as_arrow_has_it(kind: np.dtype[Any]) -> bool:
+    """Return whether Arrow has this byte order, and floats of this precision."""
+    return kind.isnative and kind.char != "g"
+
+
 class StreamSource(Source):
     """Record batches that come one after another, pulled in the thread that asks for segments."""
 
@@ -290,7 +295,8 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
     values = worded(values)
     if type(getattr(values, "dtype", None)).__name__ == "SparseDtype":
         values = np.asarray(values)  # of pandas, which Arrow does not know
-    if isinstance(kind := getattr(values, "dtype", None), np.dtype) and not kind.isnative:
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype) and not _as_arrow_has_it(kind):
         values = native(np.asarray(values))
     try:
         foreign = not type(values).__module__.startswith("pandas")
@@ -298,13 +304,35 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
             return pa.chunked_array(values)
         if type(values) is np.ndarray and values.dtype.kind in "fiub":
             return numbers(np.ascontiguousarray(native(values)))
-        return array_of(values)
+        return array_of(_dated(values))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        # Cells of an array of dates are all of its type.
-        misfit = None if getattr(kind, "kind", "") in ("m", "M") else _misfit(values)
-        if misfit is None:
+        if (misfit := _misfit(values)) is None:
             raise DataError(f"column {name!r} cannot be read: {error}") from error
         raise CellTypeError(f"column {name!r}, {misfit}") from error
+
+
+def _dated(values: Any) -> Any:
+    """Return an array where all known objects are dates of numpy, or durations; others as they are.
+
+    Arrow takes few units of single ones, and no two units together.
+    """
+    objects = getattr(getattr(values, "dtype", None), "kind", "") == "O"
+    if not objects and not isinstance(values, Sequence):
+        return values
+    kind = type(next((value for value in values if not is_missing(value)), None))
+    if kind not in (np.datetime64, np.timedelta64):
+        return values
+    cells = [None if is_missing(value) else value for value in values]
+    if any(value is not None and type(value) is not kind for value in cells):
+        return values
+    found = np.array(cells, np.dtype(kind))
+    for row, value in enumerate(cells):
+        if value is not None and found[row].astype(value.dtype) != value:  # numpy wraps around
+            raise OverflowError(
+                f"row {row}: {value!r} is beyond what {found.dtype} holds, the unit of the column; "
+                "give numbers or text"
+            )
+    return found
 
 
 def is_missing(value: Any) -> bool:
@@ -349,6 +377,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "truth value": (bool, np.bool_),
     "string": (str,),
     "byte string": (bytes,),
+    "date": (np.datetime64,),
+    "duration": (np.timedelta64,),  # numpy's integers, too
     "number": (int, float, np.integer, np.floating, Decimal),
 }
 
@@ -369,6 +399,8 @@ def to_array(name: str, values: Any) -> pa.Array:
         refuse(n != (1,), f"{name!r} is a table of {n[0]} columns: give one of them", SchemaError)
         values = values.iloc[:, 0]
     values = worded(values)
+    if isinstance(kind := getattr(values, "dtype", None), np.dtype) and not _as_arrow_has_it(kind):
+        values = values.astype(np.float64 if kind.char == "g" else kind.newbyteorder("="))
     if hasattr(values, "__arrow_c_stream__"):
         column = pa.chunked_array(values)
         if pa.types.is_struct(column.type):  # a table
@@ -391,10 +423,7 @@ def to_array(name: str, values: Any) -> pa.Array:
         f"{name!r} has shape {shape}: give one value per row",
         SchemaError,
     )
-    if isinstance(values, np.ndarray):
-        kind = np.float64 if values.dtype.char == "g" else values.dtype.newbyteorder("=")
-        values = values.astype(kind, copy=False)  # extended precision, foreign byte order
-    elif not hasattr(values, "dtype"):
+    if not hasattr(values, "dtype"):
         values = list(values)
     try:
         return array_of(values)
@@ -490,21 +519,30 @@ def declared_domains(frame: Any, columns: Iterable[str] | None = None) -> dict[s
     the domain, the dictionary of an Arrow array is only an encoding. `columns` are those that
     take part; all by default.
     """
-    declared: dict[str, list[Any] | None]
+    columns_of: Iterable[tuple[Any, Any]]
     module = type(frame).__module__.partition(".")[0]
     if module == "pandas" and hasattr(frame, "dtypes") and hasattr(frame, "columns"):
-        kinds = zip(map(str, frame.columns), frame.dtypes, strict=True)
-        declared = {n: _categories(k) for n, k in kinds if hasattr(k, "categories")}
+        columns_of = zip(frame.columns, frame.dtypes, strict=True)
     elif module == "polars" and hasattr(frame, "collect_schema"):
         # What `schema` gives, without the warning that a LazyFrame has to work for it.
-        schema = frame.collect_schema().items()
-        declared = {n: k.categories.to_list() for n, k in schema if type(k).__name__ == "Enum"}
+        columns_of = frame.collect_schema().items()
     elif isinstance(frame, Mapping):
-        declared = {str(name): declared_values(values) for name, values in frame.items()}
+        columns_of = ((name, getattr(values, "dtype", None)) for name, values in frame.items())
     else:
         return {}
+    declared = dict(each for name, kind in columns_of for each in _declared(str(name), kind))
     wanted = set(declared if columns is None else columns)
     return {name: values for name, values in declared.items() if values and name in wanted}
+
+
+def _declared(name: str, kind: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the columns that a column of a type is read as, and the values that it declares."""
+    module, what = type(kind).__module__.partition(".")[0], type(kind).__name__
+    if (module == "pandas" and hasattr(kind, "categories")) or (module, what) == ("polars", "Enum"):
+        yield name, _categories(kind)
+    elif (module, what) == ("polars", "Struct"):
+        for field in kind.fields:
+            yield from _declared(f"{name}.{field.name}", field.dtype)
 
 
 def declared_values(values: Any) -> list[Any] | None:
@@ -514,10 +552,8 @@ def declared_values(values: Any) -> list[Any] | None:
     """
     if hasattr(type(values), "columns"):
         return next(iter(declared_domains(values).values()), None)
-    kind: Any = getattr(values, "dtype", None)
-    module = type(values).__module__.partition(".")[0]
-    closed = hasattr(kind, "categories") if module == "pandas" else type(kind).__name__ == "Enum"
-    return _categories(kind) or None if closed and module in ("pandas", "polars") else None
+    declared = (found for _, found in _declared("", getattr(values, "dtype", None)))
+    return next(declared, None) or None
 
 
 def _categories(kind: Any) -> list[Any]:

@@ -283,6 +283,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
         child
         for child in inside
         if child.type == pafs.FileType.File
+        and not child.base_name.startswith(".")
         and not _hidden(child.path[len(root) :])
         and not child.path.endswith(OWN)
     ]
@@ -396,8 +397,8 @@ def _data_file(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> Da
 
 
 def _hidden(path: str) -> bool:
-    parts = [part for part in path.split("/") if part]
-    return any(p.startswith(".") or (p.startswith("_") and "=" not in p) for p in parts)
+    """Return whether a name on the way says that it is passed over; no partition's does."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in path.split("/"))
 
 
 def _glob(fs: pafs.FileSystem, pattern: str) -> list[pafs.FileInfo]:

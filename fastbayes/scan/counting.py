@@ -319,7 +319,7 @@ def count(
             **how,
             checkpoint=kept,
             folds=apart,
-            classless=updating.may_lack_classes,
+            classless=updating.may_lack_classes or schema is not None,
         )
     return updating.added(replace(stats, provenance=(*stats.provenance, *left_out)))
 

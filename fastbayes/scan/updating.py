@@ -100,8 +100,8 @@ class Updating:
 
     @property
     def may_lack_classes(self) -> bool:
-        """Whether rows none of which has a class are no error, for others came before them."""
-        return self._batch is not None
+        """Whether rows none of which has a class are no error, for others come before or after."""
+        return self._batch is not None or self.known is not None
 
     def added(self, stats: Statistics) -> Statistics:
         """Return the statistics with those of the new rows."""

@@ -12,7 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fastbayes.core.domains import canonical_values, domain, positions, sorted_domain
+from fastbayes.core.domains import (
+    canonical_values,
+    domain,
+    known_values,
+    positions,
+    sorted_domain,
+)
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Feature, Schema, from_header, to_header
@@ -298,9 +304,7 @@ def _classes(
     column: pa.ChunkedArray, target: str, declared: pa.Array | None
 ) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the classes and the code of each row, -1 where the class is null."""
-    column = canonical_values(target, column, "the class").combine_chunks()
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    column = known_values(canonical_values(target, column, "the class").combine_chunks())
     classes = sorted_domain(column) if declared is None else declared
     labels = positions(column, classes)
     outside = np.flatnonzero((labels < 0) & column.is_valid().to_numpy(zero_copy_only=False))

@@ -23,6 +23,7 @@ from fastbayes.core.picks import (
     unknown_column,
 )
 from fastbayes.core.schema import Needed
+from fastbayes.core.schema import labels as labels_of
 from fastbayes.core.suggestions import meant_column
 from fastbayes.data.memory import (
     CellTypeError,
@@ -645,7 +646,7 @@ def _unique(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return what `np.unique(labels, return_inverse=True)` does, but without sorting the rows."""
     if labels.dtype.kind in "OU":
         encoded = pa.array(labels, type=pa.string()).dictionary_encode()
-        found = np.array(encoded.dictionary.to_pylist(), dtype=np.str_)
+        found = labels_of(encoded.dictionary)
         order = np.argsort(found)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))

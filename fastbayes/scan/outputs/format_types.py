@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as t
 
-from fastbayes.core.errors import SchemaError, refuse
+from fastbayes.core.errors import SchemaError
 from fastbayes.data.unify import is_binary, is_text
 from fastbayes.scan.outputs.json_lines import is_list
 
@@ -16,15 +16,15 @@ def check_types(kind: str, schema: pa.Schema) -> None:
     """Raise SchemaError where a format does not hold the type of a column."""
     if kind not in _HOLDS:
         return
-    holds, what, instead = _HOLDS[kind]
+    holds, what = _HOLDS[kind]
     held = {each: holds(each) for each in {*schema.types}}  # a thousand classes are of one type
     for field in schema:
-        refuse(
-            not held[field.type],
-            f"column {field.name!r} is {field.type}, which {what}; choose other columns by "
-            f"`keys`, cast it to text, or write {instead}",
-            SchemaError,
-        )
+        if not held[field.type]:
+            instead = "Parquet" if _parquet_holds(field.type) else "Arrow IPC"  # which holds all
+            raise SchemaError(
+                f"column {field.name!r} is {field.type}, which {what}; choose other columns by "
+                f"`keys`, cast it to text, or write {instead}"
+            )
 
 
 def has_words(kind: pa.DataType) -> bool:
@@ -80,11 +80,11 @@ def _parquet_holds(kind: pa.DataType) -> bool:
         return False
 
 
-# By format, but for Arrow IPC, which holds all: whether it holds a type, what is said where it does
-# not, and a format that does.
-_HOLDS: dict[str, tuple[Callable[[pa.DataType], bool], str, str]] = {
-    "csv": (has_words, "CSV does not hold", "Parquet"),
-    "jsonl": (_json_holds, "JSON lines do not hold", "Parquet"),
-    "delta": (_delta_holds, "a Delta table does not hold", "Parquet"),
-    "parquet": (_parquet_holds, "Parquet does not hold", "Arrow IPC"),
+# By format, but for Arrow IPC, which holds all: whether it holds a type, and what is said where it
+# does not.
+_HOLDS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    "csv": (has_words, "CSV does not hold"),
+    "jsonl": (_json_holds, "JSON lines do not hold"),
+    "delta": (_delta_holds, "a Delta table does not hold"),
+    "parquet": (_parquet_holds, "Parquet does not hold"),
 }

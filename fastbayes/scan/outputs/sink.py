@@ -17,6 +17,7 @@ from fastbayes.core.files import (
     check_apart,
     check_directory,
     check_target,
+    telling_full,
 )
 from fastbayes.core.picks import Picks, several
 from fastbayes.data.source import copied_of, open_for
@@ -202,7 +203,11 @@ def predict_to(
             opened.check_unchanged()
 
         if not isinstance(path, str | os.PathLike):
-            with rows.writing(path, streamed=True) as write:
+            incomplete = "what it holds is incomplete: free some space, and write it again"
+            with (
+                telling_full(_name(path), incomplete),
+                rows.writing(path, streamed=True) as write,
+            ):
                 for block in blocks():
                     write(block)
         elif kind == "delta":
