@@ -512,6 +512,11 @@ def test_inspect__plans_pairs_of_data(data: Path) -> None:
     scans = fb.plan(str(data), "late", pairs=True, threads=2, memory_limit=limit).pairs.scans
     assert answer(*tight)["plan"]["pairs"]["scans"] == scans > 1
     assert f"TAN takes {scans} scans" in run(*tight).stdout
+    wide = [f"v{i}" for i in range(1500)]
+    many = parquet(pa.table({"a": wide, "b": wide, "y": ["n", "p"] * 750}), data.with_name("w"))
+    tightest = ("inspect", many, "--target", "y", "--pairs", "--memory-limit", "5M")
+    assert answer(*tightest)["plan"]["pairs"]["scans"] is None
+    assert "over the limit, as a x b is alone: models of pairs refuse" in run(*tightest).stdout
     coarse = answer(*told, "--discretize", "quantile:2")["plan"]["pairs"]["bytes"]
     assert coarse < plan.pairs.total
     assert "pairs" not in answer(*told[:4])["plan"]
