@@ -26,12 +26,19 @@ def test_alpha__may_be_any_real_number(alpha: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("alpha", [-1, np.nan, np.inf, True, "much", None, [1.0]])
+@pytest.mark.parametrize("alpha", [-1, np.nan, np.inf, 5e-324, True, "much", None, [1.0]])
 def test_alpha__that_cannot_be_is_refused_at_fit(alpha: Any) -> None:
     with pytest.raises(
         ValueError, match=r"alpha=.*: use a finite number >= 0, .* at most, or 'loo'"
     ):
         fb.NaiveBayes(alpha=alpha).fit(X, Y)
+
+
+def test_alpha__as_small_as_may_be_is_a_limit_and_no_zero() -> None:
+    table = {"a": ["u"] * 4 + ["v"] * 8 + ["w"] * 2, "b": ["m"] * 4 + ["n"] * 8 + ["o"] * 2}
+    model = fb.NaiveBayes(alpha=1e-300).fit(table, ["p"] * 4 + ["q"] * 8 + ["r"] * 2)
+    found = model.predict_proba({"a": ["w"], "b": ["n"]})
+    np.testing.assert_allclose(found, [[0.0, 0.5, 0.5]], atol=1e-12)
 
 
 PRIOR = [0.2, 0.8]
