@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 from importlib.abc import MetaPathFinder
@@ -13,6 +14,10 @@ def run() -> None:
     # Until a command runs there is nothing to clean up: Ctrl-C ends imports without a traceback.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.stderr is None:
+        # The caller has closed it. Remarks and errors would be printed on stdout instead, and the
+        # first file that is written might be what libraries of C take for stderr.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     from fastbayes.cli import main
 
     _without_pandas()

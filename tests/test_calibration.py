@@ -762,3 +762,9 @@ def by_folds(estimator: Any) -> dict[str, str]:
 )
 def test_common_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("model", [fb.Calibrated(), fb.Blend()])
+def test_a_model_that_calibrates_already__is_refused(model: Any) -> None:
+    with pytest.raises(fb.SchemaError, match=f"{type(model).__name__} is made of other models"):
+        fb.Calibrated(model).fit({"a": ["u", "v"] * 9, "y": ["n", "p"] * 9}, "y")

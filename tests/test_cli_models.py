@@ -335,6 +335,18 @@ def halves(folder: Path) -> list[Path]:
     ]
 
 
+def test_fit__takes_the_cut_points_of_a_network(tmp_path: Path) -> None:
+    first, second = halves(tmp_path)
+    net, model = tmp_path / "n.fb", tmp_path / "m.fb"
+    told = ("--columns", "city,miles,stops", "--discretize", "quantile:3")
+    run("network", "learn", first, "--categorical", "city", *told, "-o", net)
+    run("fit", second, "--target", "late", "--model", "tan", "--discretize", net, "-o", model)
+    cuts = {f.name: f.cuts.tolist() for f in fb.load(model).schema_.features if f.cuts is not None}
+    as_learned = {"categorical": ["city"], "columns": ["city", "miles", "stops"]}
+    again = fb.BayesianNetwork.learn(str(first), discretize=("quantile", 3), **as_learned)
+    assert cuts == {name: points.tolist() for name, points in again._cuts.items()}
+
+
 @pytest.mark.parametrize("kind", ["statistics", "model"])
 def test_count__takes_the_cut_points_of_a_file(tmp_path: Path, kind: str) -> None:
     first, second = halves(tmp_path)
@@ -359,7 +371,9 @@ def test_count__takes_the_cut_points_of_a_file(tmp_path: Path, kind: str) -> Non
 def test_count__no_cut_points_to_take(data: Path, tmp_path: Path) -> None:
     run("count", data, "--target", "late", "-o", tmp_path / "s.fbs")
     told = ("count", data, "--target", "late", "-o", tmp_path / "t.fbs", "--discretize")
-    assert "holds no cut points" in fails(*told, tmp_path / "s.fbs", "--pairs", folder=tmp_path)
+    fb.CategoricalNB().fit([[0], [1]], [0, 1]).save(tmp_path / "d.fb")
+    for name in ("s.fbs", "d.fb"):
+        assert "holds no cut points" in fails(*told, tmp_path / name, "--pairs", folder=tmp_path)
     assert "--discretize goes with --pairs" in fails(*told, "mdl", folder=tmp_path, code=2)
 
 
@@ -498,6 +512,11 @@ def test_inspect__plans_pairs_of_data(data: Path) -> None:
     scans = fb.plan(str(data), "late", pairs=True, threads=2, memory_limit=limit).pairs.scans
     assert answer(*tight)["plan"]["pairs"]["scans"] == scans > 1
     assert f"TAN takes {scans} scans" in run(*tight).stdout
+    wide = [f"v{i}" for i in range(1500)]
+    many = parquet(pa.table({"a": wide, "b": wide, "y": ["n", "p"] * 750}), data.with_name("w"))
+    tightest = ("inspect", many, "--target", "y", "--pairs", "--memory-limit", "5M")
+    assert answer(*tightest)["plan"]["pairs"]["scans"] is None
+    assert "over the limit, as a x b is alone: models of pairs refuse" in run(*tightest).stdout
     coarse = answer(*told, "--discretize", "quantile:2")["plan"]["pairs"]["bytes"]
     assert coarse < plan.pairs.total
     assert "pairs" not in answer(*told[:4])["plan"]

@@ -267,6 +267,38 @@ def test_stdout__that_takes_nothing_is_named_in_one_line(model: Path, tmp_path: 
         assert process.wait(60) == 128 + signal.SIGPIPE
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="closes file descriptors as a shell does")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_stream__that_is_closed_costs_no_result(closed: str, model: Path, tmp_path: Path) -> None:
+    data, net = parquet(table_of(300), tmp_path / "d.parquet"), tmp_path / "n.fb"
+
+    def ended(*words: Any) -> tuple[int, str]:
+        line = f"{shlex.join(map(str, [*PROGRAM, *words]))} {closed}"
+        done = subprocess.run(["sh", "-c", line], stdout=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stdout
+
+    assert ended("predict", model, data, "-o", tmp_path / "p.csv")[0] == 0
+    assert pc.read_csv(tmp_path / "p.csv").num_rows == 300
+    learn = ("network", "learn", data, "--categorical", "*", "--discretize", "quantile")
+    assert ended(*learn, "-o", net)[0] == 0
+    assert ended("network", "show", net, "--dot")[0] == 0
+    assert ended("inspect", tmp_path / "nothing.csv") == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
+def test_a_remark__that_cannot_be_printed_costs_no_model(tmp_path: Path) -> None:
+    data = parquet(tennis(300), tmp_path / "d.parquet")
+    words = ["fit", data, "--target", "play", "--model", "logistic", "--max-iter", 1]
+    line = shlex.join(map(str, [*PROGRAM, *words, "-o", tmp_path / "m.fb"]))
+    for end in ("2> /dev/full", ""):
+        command = ["sh", "-c", f"{line} {end}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0
+        assert ("did not converge" in done.stderr) == (not end)
+        assert (tmp_path / "m.fb").exists()
+        (tmp_path / "m.fb").unlink()
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_rows__come_while_others_are_still_written(model: Path, *, stopped: bool) -> None:
     """Nothing waits for the end: the first answers are there while the pipe is open."""

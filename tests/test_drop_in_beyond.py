@@ -475,3 +475,10 @@ def test_a_cell_that_is_no_number_is_named() -> None:
     rows = pa.table({"a": [1.0, 2.0], "of": [{"q": 1}, {"q": 2}]})
     with pytest.raises(TypeError, match=r"column 'of', row 0: argument must be .* not 'dict'"):
         fastbayes.GaussianNB().fit(rows, ["u", "v"])
+
+
+@pytest.mark.parametrize("value", [4.0, -4.0])
+def test_bernoulli__of_numbers_that_are_neither_0_nor_1_names_the_threshold(value):
+    X = np.array([[0.0, 1.0], [1.0, value]])
+    with pytest.raises(fb.DataError, match=r"column 1: .* sum to -?\d over 2 rows.*binarize="):
+        fb.BernoulliNB(binarize=None).fit(X, [0, 0])

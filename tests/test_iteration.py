@@ -87,7 +87,7 @@ def test_loop__keeps_the_best_of_what_it_saw(
         assert (found.point, found.reason) == (last, "")
     else:
         assert found.loss == min(seen) == losses[found.point]
-        why = "raise max_iter, or tol" if max_iter < len(losses) else "no way on"
+        why = "raise `max_iter`, or `tol`" if max_iter < len(losses) else "no way on"
         assert found.reason == (
             f"it did not converge in {last} steps: the error is {1 / (found.point + 1):.3g}, "
             f"tol=0.01; {why}"
@@ -166,7 +166,7 @@ def test_em__that_is_stopped_keeps_its_tables_and_says_so(tmp_path: Path) -> Non
     with pytest.warns(
         fb.ConvergenceWarning,
         match=r"missing='em' did not converge in 7 steps: the largest change of a probability is "
-        r".*, tol=1e-10; raise max_iter, or tol",
+        r".*, tol=1e-10; raise `max_iter`, or `tol`",
     ):
         network.fit(data, missing="em", alpha=0, max_iter=7)
     assert (network.converged_, network.n_iter_, len(network.trace_)) == (False, 7, 8)
@@ -246,7 +246,7 @@ def test_model__has_one_contract(name: str, tmp_path: Path) -> None:
     assert len(whole.trace_) == whole.n_iter_ + 1
     tol = 1e-12 if name != "LogisticRegression" else 1e-9
     with pytest.warns(
-        fb.ConvergenceWarning, match=r"did not converge in 1 steps: .*; raise max_iter, or tol"
+        fb.ConvergenceWarning, match=r"did not converge in 1 steps: .*; raise `max_iter`, or `tol`"
     ):
         short = make(max_iter=1, tol=tol)
     assert (short.converged_, short.n_iter_) == (False, 1)

@@ -281,7 +281,7 @@ def test_a_declared_class_without_a_row_is_said():
 
 
 def test_too_few_steps_are_said():
-    with pytest.warns(FastBayesWarning, match="did not converge in 1 steps.*raise max_iter"):
+    with pytest.warns(FastBayesWarning, match="did not converge in 1 steps.*raise `max_iter`"):
         model = LR(max_iter=1, tol=1e-9).fit(rows(200, 3), "y")
     assert model.converged_ is False
     assert model.gradient_norm_ > 1e-9

@@ -12,6 +12,7 @@ import pytest
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
+from fastbayes.scan.outputs.prediction_metadata import said_by_file
 from tests.commands import run
 
 N = 300
@@ -108,3 +109,18 @@ def test_command_line(tmp_path: Path) -> None:
     run("predict", model, data, "-o", out, "--missing-columns", "marginalize")
     run("evaluate", model, data, "--missing-columns", "marginalize")
     assert pq.read_metadata(out).num_rows == N
+    assert said_by_file(str(out))["digest"] == fb.load(model).digest()
+
+
+def test_predict_to__says_how_in_place_of_the_model(tmp_path: Path) -> None:
+    model, X = fb.NaiveBayes().fit(rows(), "y"), rows().drop_columns(["a", "y"])
+    done = fb.predict_to(model, X, tmp_path / "o.parquet", missing_columns="marginalize")
+    assert done.rows == N
+    assert model.missing_columns == "error"
+    found = pq.read_table(tmp_path / "o.parquet")["prediction"].to_pylist()
+    wanted = fb.NaiveBayes(missing_columns="marginalize").fit(rows(), "y")
+    assert found == wanted.predict(X).tolist()
+    with pytest.raises(fb.SchemaError, match="'a'"):
+        fb.predict_to(wanted, X, tmp_path / "p.parquet", missing_columns="error")
+    with pytest.raises(ValueError, match="missing_columns='no'"):
+        fb.predict_to(model, X, tmp_path / "p.parquet", missing_columns="no")

@@ -26,12 +26,19 @@ def test_alpha__may_be_any_real_number(alpha: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("alpha", [-1, np.nan, np.inf, True, "much", None, [1.0]])
+@pytest.mark.parametrize("alpha", [-1, np.nan, np.inf, 5e-324, True, "much", None, [1.0]])
 def test_alpha__that_cannot_be_is_refused_at_fit(alpha: Any) -> None:
     with pytest.raises(
         ValueError, match=r"alpha=.*: use a finite number >= 0, .* at most, or 'loo'"
     ):
         fb.NaiveBayes(alpha=alpha).fit(X, Y)
+
+
+def test_alpha__as_small_as_may_be_is_a_limit_and_no_zero() -> None:
+    table = {"a": ["u"] * 4 + ["v"] * 8 + ["w"] * 2, "b": ["m"] * 4 + ["n"] * 8 + ["o"] * 2}
+    model = fb.NaiveBayes(alpha=1e-300).fit(table, ["p"] * 4 + ["q"] * 8 + ["r"] * 2)
+    found = model.predict_proba({"a": ["w"], "b": ["n"]})
+    np.testing.assert_allclose(found, [[0.0, 0.5, 0.5]], atol=1e-12)
 
 
 PRIOR = [0.2, 0.8]
@@ -162,3 +169,45 @@ def test_one_class__is_named_as_a_plain_value() -> None:
         fb.NaiveBayes().fit([[1.0], [2.0]], np.array([3, 3], dtype=np.int16))
     with pytest.warns(fb.FastBayesWarning, match="only one class, 'n': every"):
         fb.NaiveBayes().fit([[1.0], [2.0]], ["n", "n"])
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (["n", "y", None], "None at place 2 is a missing value"),
+        (np.ma.array(["n", "y"], mask=[0, 1]), "None at place 1 is a missing value"),
+        ([0.0, np.nan], "nan at place 1 is a missing value"),
+        ({"n", "y"}, "is no list of values"),
+        ("ny", "classes='ny' is no list of values"),
+        ([["n"], ["y"]], r"\['n'\] at place 0 is no single value"),
+        (np.array([["n"], ["y"]]), "is no list of values"),
+        (["n", "y", 1], "1 at place 2 is of another kind than 'n'"),
+        ([True, 1], "1 at place 1 is of another kind than True"),
+        ([0, 1, 1.5], "1.5 at place 2 is no whole number"),
+        ([0, 1, np.inf], "inf at place 2 is infinite"),
+    ],
+)
+def test_classes__that_cannot_be_are_refused(classes: Any, said: str) -> None:
+    with pytest.raises(fb.DataError, match=said):
+        fb.NaiveBayes().partial_fit(X, Y, classes=classes)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ["y", "n", "w", "n"],
+        ("n", "w", "y"),
+        np.array(["n", "w", "y"]),
+        pd.Series(["n", "w", "y"]),
+        pa.array(["n", "w", "y"]),
+        pa.chunked_array([["n"], ["w", "y"]]),
+    ],
+)
+def test_classes__are_a_list_or_an_array(classes: Any) -> None:
+    assert fb.NaiveBayes().partial_fit(X, Y, classes=classes).classes_.tolist() == ["n", "w", "y"]
+
+
+def test_classes__of_a_column_may_be_fractions() -> None:
+    table = pa.table({"a": ["u", "v"], "y": [0.5, 1.0]})
+    model = fb.NaiveBayes().partial_fit(table, "y", classes=[0.5, 1, 1.5])
+    assert model.classes_.tolist() == [0.5, 1.0, 1.5]

@@ -230,11 +230,15 @@ def test_plan__of_numbers_cuts_the_first_block() -> None:
     assert plan.pairs.widths.tolist() == [4, 2]
 
 
-def test_plan__tells_how_many_scans_a_tree_takes() -> None:
+def test_plan__tells_how_many_scans_a_tree_takes(caplog: pytest.LogCaptureFixture) -> None:
     rows = chain(1500, 20)
     plan = fb.plan(rows, "y", pairs=True, memory_limit=50_000, threads=2)
     assert plan.pairs is not None
+    assert plan.pairs.scans is not None
     assert plan.pairs.scans > 1
+    with caplog.at_level("INFO", logger="fastbayes"):
+        fb.TAN(memory_limit=50_000, threads=2).fit(rows, "y")
+    assert f"the pairs are counted in {plan.pairs.scans} scans" in caplog.text
     with pytest.raises(MemoryLimitError, match="counting needs"):
         fb.plan(rows, "y", pairs=True, memory_limit=1_000)
 
@@ -295,3 +299,7 @@ def test_tan__one_pair_that_does_not_fit_is_named() -> None:
     rows = rows.set_column(0, "a", wide).set_column(1, "b", wide)
     with pytest.raises(MemoryLimitError, match="columns 'a' and 'b': their counts alone need"):
         fb.TAN(memory_limit=5_000_000).fit(rows, "y")
+    plan = fb.plan(rows, "y", pairs=True, memory_limit=5_000_000)
+    assert plan.pairs is not None
+    assert plan.pairs.scans is None
+    assert "too many" in repr(plan.pairs)

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -207,6 +208,9 @@ def test_digest__of_a_file_is_that_of_the_model(tmp_path: Path, name: str) -> No
     model = getattr(fb, name)().fit(pa.table(rows), "y")
     model.save(tmp_path / "m.fb")
     assert fb.load(tmp_path / "m.fb").digest() == model.digest()
+    assert pickle.loads(pickle.dumps(model)).digest() == model.digest()
+    missing_columns = "".join(["err", "or"])  # the default, as another object
+    assert model.set_params(missing_columns=missing_columns).digest() == model.digest()
 
 
 # -- Delta --------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_em__that_is_stopped_keeps_the_best_and_says_so(tmp_path: Path) -> None:
     X, y = table(rows), pa.array(classes)
     with pytest.warns(
         fb.ConvergenceWarning,
-        match="unlabelled='em' did not converge in 3 steps.*tol=1e-09; raise max_iter, or tol",
+        match="unlabelled='em' did not converge in 3 steps.*tol=1e-09; raise `max_iter`, or `tol`",
     ):
         model = fb.NaiveBayes(unlabelled="em", max_iter=3).fit(X, y)
     whole = fb.NaiveBayes(unlabelled="em").fit(X, y)

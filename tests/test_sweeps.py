@@ -96,6 +96,8 @@ def test_alpha__best_and_what_it_says(tmp_path: Path) -> None:
         ({"alphas": [np.nan]}, "alphas: nan is no finite number"),
         ({"model": fb.GaussianBayes()}, "with an alpha, not GaussianBayes"),
         ({"model": fb.BernoulliNB()}, "a classifier of tables"),
+        ({"model": fb.AODE(smoothing="m_estimate")}, "no effect with .*'m_estimate'.*by `m`"),
+        ({"model": fb.NetworkClassifier(smoothing="bdeu")}, "no effect with .*'bdeu'.*by `ess`"),
         ({"evaluate": "cv"}, "evaluate='cv': use one of"),
         ({"evaluate": "held_out"}, "rows to test on go with"),
         ({"target": None}, "name their target"),

@@ -180,7 +180,7 @@ def test_separable_rows__end_at_numbers() -> None:
     free = fb.WeightedNaiveBayes(l2=0).fit(table, "y")
     assert np.isfinite(list(free.weights_.values())).all()
     assert free.log_joint(table.drop_columns(["y"])).shape == (40, 2)
-    with pytest.warns(fb.FastBayesWarning, match="did not converge in 1 steps.*raise max_iter"):
+    with pytest.warns(fb.FastBayesWarning, match="did not converge in 1 steps.*raise `max_iter`"):
         short = fb.WeightedNaiveBayes(l2=0, max_iter=1).fit(table, "y")
     assert not short.converged_
 

@@ -293,7 +293,6 @@ def predict(
     partition_by: list[str] | None,
     proba: str | None,
     loss: str | None,
-    missing_columns: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -317,7 +316,7 @@ def predict(
         raise click.UsageError(str(error)) from error
     options |= {**where, "proba": proba == "all" or proba or False}
     source = files_of(data[0] if len(data) == 1 else [*data], options)
-    fitted = applied(model_from(model), missing_columns)
+    fitted = model_from(model)
     matrix = loss_from(loss, fitted)
     with bar("predicting", source) as progress:
         try:

@@ -35,7 +35,7 @@ from fastbayes.cli.options import (
     together,
 )
 from fastbayes.cli.progress import bar
-from fastbayes.cli.show import fields, listed, say, show, table
+from fastbayes.cli.show import fields, listed, on_terminal, say, show, table
 from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.suggestions import did_you_mean
 from fastbayes.core.text_tables import visible
@@ -296,7 +296,7 @@ def learn(data: str, output: str, force: bool, as_json: bool, **options: Any) ->
 def _steps() -> Iterator[Callable[[Any], object] | None]:
     """Show the current score on a terminal; else nothing."""
     quiet = click.get_current_context().find_root().params.get("quiet")
-    if quiet or not sys.stderr.isatty():
+    if quiet or not on_terminal(sys.stderr):
         yield None
         return
     from tqdm import tqdm
@@ -469,7 +469,7 @@ def display(
     held = network_from(network)
     if dot:
         # Exact for whoever reads it, harmless where a terminal does.
-        as_text = visible if sys.stdout.isatty() else str
+        as_text = visible if on_terminal(sys.stdout) else str
         click.echo("\n".join(map(as_text, held.to_dot().split("\n"))))
         return
     if separated:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
 from itertools import chain
@@ -106,11 +106,12 @@ CUTS_OF = "fastbayes.cuts_of"
 def method(value: str) -> Any:
     """Return how to cut numeric columns: a word, a word and a number of bins, or a file's cuts."""
     if value.endswith((".fb", ".fbs")):
-        held = fb.load(value)
-        schema = held.schema if isinstance(held, fb.Statistics) else held.schema_
-        cuts = {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None}
+        cuts = {name: points.tolist() for name, points in _cut_points(fb.load(value))}
         if not cuts:
-            raise DataError(f"{value}: holds no cut points; count it with --pairs")
+            raise DataError(
+                f"{value}: holds no cut points; name a file of columns in bins, as count --pairs, "
+                "network learn and fit write"
+            )
         click.get_current_context().meta[CUTS_OF] = value
         return cuts
     word, colon, bins = value.partition(":")
@@ -122,6 +123,18 @@ def method(value: str) -> Any:
             f"{value!r}: write mdl, quantile, width, quantile:20, or a .fb or .fbs file"
         )
     return word, int(bins)
+
+
+def _cut_points(held: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the columns that statistics, a model or a network cut into bins, and where."""
+    if isinstance(held, fb.BayesianNetwork):
+        yield from held._cuts.items()
+        return
+    schema = held.schema if isinstance(held, fb.Statistics) else getattr(held, "schema_", None)
+    # What learned from bare arrays has no columns.
+    for feature in () if schema is None else schema.features:
+        if feature.cuts is not None:
+            yield feature.name, feature.cuts
 
 
 def keep_cuts(options: dict[str, Any]) -> None:

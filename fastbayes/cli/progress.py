@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fastbayes.cli.show import say
+from fastbayes.cli.show import on_terminal, say
 from fastbayes.data.pipes import Pipe
 from fastbayes.data.source import open_source
 
@@ -93,7 +93,7 @@ def bar(what: str, data: Any) -> Iterator[JobProgress | None]:
         yield None
         return
     start = time.perf_counter()
-    with _on_terminal(what, data) if sys.stderr.isatty() else _heartbeat(what, data) as steps:
+    with _on_terminal(what, data) if on_terminal(sys.stderr) else _heartbeat(what, data) as steps:
         yield steps
     if given.get("verbose") and steps.done:
         seconds = time.perf_counter() - start

@@ -1,7 +1,8 @@
 """Messages of the library, which name parameters of Python, said by the options of a command.
 
 The library has one message for both audiences: it writes a parameter as Python does, `name=value`,
-or its name in backticks or with an underscore. Here it becomes the option of that name.
+or its name in backticks, with an underscore, or before a colon where a message of columns begins.
+Here it becomes the option of that name.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PARAMETER = re.compile(
     rf"""(?P<text>{_TEXT})
     |{_HERE}(?P<set>[A-Za-z_]\w*)=(?:(?P<value>{_VALUE}){_END}|(?=[\s;,)]|$))
     |{_HERE}(?P<of>[a-z_]\w*)\[(?P<key>{_TEXT})\]
+    |^(?P<head>[a-z]+)(?=:\ (?:there\ is\ )?(?:no\ )?column\b)
     |`(?P<quoted>[A-Za-z_]\w*)`
     |{_HERE}(?P<plain>[a-z]+(?:_[a-z]+)+){_END}""",
     re.VERBOSE,
@@ -38,11 +40,11 @@ def in_options(message: str) -> str:
 
 def _said(ctx: click.Context, found: re.Match[str]) -> str:
     whole, value = found[0], found["value"]
-    name = found["set"] or found["of"] or found["quoted"] or found["plain"]
+    name = found["set"] or found["of"] or found["quoted"] or found["head"] or found["plain"]
     if name is None:
         return whole
     for where, option in _options(ctx, name):
-        if value is None or option.is_flag == (value in ("True", "False")):
+        if value is None or _takes(option, value):
             return where + _written(option, value) + (f" of {found['key']}" if found["key"] else "")
     # Of what only Python can say, a word is an end: it must not look like an option.
     if found["set"] and value is not None and not value[0].isdigit():
@@ -69,6 +71,13 @@ def _options(ctx: click.Context, name: str) -> Iterator[tuple[str, click.Option]
             flags = [flag.lstrip("-").replace("-", "_") for flag in option.opts]
             if isinstance(option, click.Option) and name in (option.name, *flags):
                 yield where, option
+
+
+def _takes(option: click.Option, value: str) -> bool:
+    """Return whether an option can say a value: one of a word may be given without it for True."""
+    if value == "True" and isinstance(option.flag_value, str):
+        return True
+    return option.is_flag == (value in ("True", "False"))
 
 
 def _written(option: click.Option, value: str | None) -> str:

@@ -8,9 +8,9 @@ import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import numpy as np
@@ -178,13 +178,22 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True))
 
 
+def on_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal; one that the caller has closed is None."""
+    return stream is not None and stream.isatty()
+
+
 def say(message: str) -> None:
-    """Print a line on stderr, above a progress bar if there is one."""
+    """Print a line on stderr, above a progress bar if there is one.
+
+    Where stderr takes nothing, as on a full disk, the line is lost: no work ends for a remark.
+    """
     message = "\n".join(map(visible, message.split("\n")))
-    if "tqdm" in sys.modules:
-        sys.modules["tqdm"].tqdm.write(message, file=sys.stderr)
-    else:
-        click.echo(message, err=True)
+    with suppress(OSError):
+        if "tqdm" in sys.modules:
+            sys.modules["tqdm"].tqdm.write(message, file=sys.stderr)
+        else:
+            click.echo(message, err=True)
 
 
 class _Remarks(logging.Handler):

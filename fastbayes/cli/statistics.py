@@ -565,7 +565,16 @@ def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:
     if pairs is None:
         return {}
     scans = pairs["scans"]
-    several = f", over the limit: TAN takes {scans:,} scans, others refuse" if scans > 1 else ""
+    several = ""
+    if scans is None:
+        most = pairs["largest"][0]
+        alone = f"{most['feature_a']} x {most['feature_b']}"
+        several = f", over the limit, as {alone} is alone: models of pairs refuse"
+    elif scans > 1:
+        several = (
+            f", over the limit: TAN takes {scans:,} scans, and refuses if the pairs of its tree "
+            "exceed it; others refuse"
+        )
     return {
         "pairs": f"{pairs['groups']:,} need {least}{size(pairs['bytes'])}{several}",
         "counted by": pairs["strategies"],

@@ -98,7 +98,14 @@ def plain_matrix(loss: Any, n_classes: int) -> NDArray[np.float64]:
         _labelled(loss) is not None,
         "this loss has labels, which need the classes: pass loss_matrix(loss, classes)[0]",
     )
+    if isinstance(loss, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(loss)).any():
+        place = " under truth ".join(map(str, np.argwhere(hidden)[0].tolist()))
+        raise DataError(f"the cost of decision {place} is masked: a cost must be a finite number")
     try:
+        refuse(
+            np.iscomplexobj(np.asarray(loss)),
+            "the costs are complex numbers: a cost must be a real one; pass loss.real",
+        )
         matrix = np.array(loss, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"a loss must be a matrix of numbers: {error}") from error
@@ -199,7 +206,7 @@ def _array(names: list[Any]) -> NDArray[Any]:
 
 def _number(cost: Any, decision: Any, truth: Any) -> float:
     try:
-        number = float(cost)
+        number = math.nan if np.iscomplexobj(cost) else float(cost)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

@@ -22,7 +22,7 @@ from fastbayes.core.numbers import check_whole, is_number
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
-NOT_ENOUGH = "raise max_iter, or tol"
+NOT_ENOUGH = "raise `max_iter`, or `tol`"
 
 
 def check_iteration(tol: Any, max_iter: Any, name: str = "tol") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.opening import opened_to_learn
 from fastbayes.statistics.base import Room
-from fastbayes.statistics.pair_counts import all_pairs
+from fastbayes.statistics.pair_counts import all_pairs, runs_of_pairs
 from fastbayes.statistics.registry import wanting, with_companions
 
 
@@ -40,7 +41,9 @@ class PairPlan:
     total
         Bytes in all copies.
     scans
-        Scans in which TAN would find its tree within the memory limit; 1 if all pairs fit.
+        Scans that count the pairs where TAN or KDB looks for its structure within the memory limit:
+        1 if all fit, None where those of two columns alone do not. The structure is not known yet:
+        its own pairs, of which a last scan keeps the counts, have to fit, too.
     features
         Names of the features, in column order.
     widths
@@ -52,14 +55,15 @@ class PairPlan:
     """
 
     total: int
-    scans: int
+    scans: int | None
     features: tuple[str, ...]
     widths: NDArray[np.int64]
     n_classes: int
     n_rows: int
 
     def __repr__(self) -> str:
-        return f"<PairPlan: {self.total:,} bytes, {self.scans} scan{'s' * (self.scans > 1)}>"
+        scans = "too many" if self.scans is None else f"{self.scans} scan{'s' * (self.scans > 1)}"
+        return f"<PairPlan: {self.total:,} bytes, {scans}>"
 
     @property
     def strategies(self) -> dict[str, int]:
@@ -276,8 +280,10 @@ def plan(
     if "pairs" in asked:
         both = int(needs["pairs"].columns.sum())
         coded = tuple(f.name for f, book in encoder.features if book is not None)
-        left = engine.left_for_pairs(memory_limit, share.threads, shape, share.charged) * copies
-        scans = max(1, -(-both // max(left, 1)))
+        left = engine.left_for_pairs(memory_limit, share.threads, shape, share.charged)
+        scans: int | None = None
+        with suppress(MemoryLimitError):
+            scans = max(1, sum(1 for _ in runs_of_pairs(coded, widths, shape.n_classes, left)))
         of_pairs = PairPlan(both, scans, coded, widths, shape.n_classes, rows)
     size = iter(np.sum([need.columns for need in needs.values()], axis=0).tolist())
     number = sum(need.numbers for need in needs.values()) // max(1, shape.n_numeric)

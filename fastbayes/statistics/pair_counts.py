@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
+from fastbayes.core.errors import MemoryLimitError
 from fastbayes.core.schema import Shape
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Floats, Ints, Need, Room
@@ -98,6 +99,28 @@ def all_pairs(m: int) -> tuple[Ints, Ints]:
     first = np.repeat(np.arange(m), np.arange(m)[::-1])
     begins = first * (2 * m - first - 1) // 2
     return first, np.arange(len(first)) - begins + first + 1
+
+
+def runs_of_pairs(names: Sequence[str], widths: Ints, n_classes: int, limit: int) -> Iterator[Ints]:
+    """Yield stretches of the sorted pairs of features whose counts fit in so many bytes.
+
+    `widths` are the values of each feature, and one more where a value is missing. Raises
+    MemoryLimitError where the counts of two features alone do not fit.
+    """
+    first, second = all_pairs(len(widths))
+    needed = np.cumsum(8 * n_classes * widths[first] * widths[second])
+    begin = 0
+    while begin < len(first):
+        done = int(needed[begin - 1]) if begin else 0
+        end = int(np.searchsorted(needed, done + limit, side="right"))
+        if end == begin:
+            raise MemoryLimitError(
+                f"columns {names[first[begin]]!r} and {names[second[begin]]!r}: their counts alone "
+                f"need {int(needed[begin]) - done:,} bytes, over the {limit:,} that there are; "
+                "leave one out or group its values, or raise memory_limit"
+            )
+        yield np.stack((first[begin:end], second[begin:end]), axis=1)
+        begin = end
 
 
 class PairCounts(PackedCounts):

@@ -331,6 +331,12 @@ class Calibrated(TableRows, Iterative):
         if self.model is not None and not isinstance(self.model, (Classifier, DropIn)):
             if isinstance(self.model, type):
                 raise SchemaError(f"Calibrated takes a model, not a class: {self.model.__name__}()")
+            if isinstance(self.model, TableRows):
+                raise SchemaError(
+                    f"Calibrated takes a model that learns from rows itself, and "
+                    f"{type(self.model).__name__} is made of other models, whose posteriors it "
+                    "calibrates already: use it as it is"
+                )
             raise SchemaError(
                 f"Calibrated takes a classifier of this library, as fastbayes.NaiveBayes(), not "
                 f"{type(self.model).__name__}; use scikit-learn's CalibratedClassifierCV for others"

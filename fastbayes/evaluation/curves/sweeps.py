@@ -327,6 +327,12 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
         return model, NaiveBayes(missing=model.schema.missing)
     if not isinstance(model, Classifier) or "alpha" not in model.get_params(deep=False):
         raise ValueError(f"alpha_sweep takes a classifier of tables with an alpha, not {model!r}")
+    smoothing = getattr(model, "smoothing", None)
+    if smoothing in (instead := {"m_estimate": "m", "bdeu": "ess"}):
+        raise ValueError(
+            f"alpha_sweep: alpha has no effect with smoothing={smoothing!r}, which smooths by "
+            f"`{instead[smoothing]}`: use k_fold of a model of each, or smoothing='laplace'"
+        )
     if not hasattr(type(model), "fit_statistics"):
         raise ValueError(
             f"alpha_sweep reads a model of each alpha off the same counts, but "

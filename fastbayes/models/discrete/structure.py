@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.core.errors import MemoryLimitError
 from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.information import class_information
@@ -19,7 +18,7 @@ from fastbayes.networks.graph.dag import graph
 from fastbayes.networks.graph.spanning import by_relevance, ordered_edges
 from fastbayes.scan import engine
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.pair_counts import all_pairs
+from fastbayes.statistics.pair_counts import runs_of_pairs
 
 Integers = NDArray[np.int64]
 Family = tuple[int, ...]
@@ -156,7 +155,15 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
     share = engine.share_of(scans.source, model.threads, model.memory_limit)
     held = share.charged + scans.besides()
     limit = engine.left_for_pairs(model.memory_limit, share.threads, values.schema.shape, held)
-    runs = list(_runs(values, limit))
+    counts = values.values
+    runs = list(
+        runs_of_pairs(
+            [f.name for f in values.schema.categorical],
+            counts.shape.sizes + (counts.missing != 0).any(axis=1),
+            counts.shape.n_classes,
+            limit,
+        )
+    )
     logger.info("%d columns: the pairs are counted in %d scans", m, len(runs))
     for pairs in runs:
         found = scans.count(model, {"values": {}, "pairs": {"pairs": pairs}}, values.schema)
@@ -165,27 +172,6 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
         together += cells.known_together()
     cells = CountTables(found.values, found.pairs, missing=model.missing, unseen=model.unseen)
     return found, cells, information, together
-
-
-def _runs(values: Statistics, limit: int) -> Iterator[Ints]:
-    """Yield stretches of the sorted pairs whose counts fit in so many bytes."""
-    counts = values.values
-    widths = counts.shape.sizes + (counts.missing != 0).any(axis=1)
-    first, second = all_pairs(len(widths))
-    needed = np.cumsum(8 * counts.shape.n_classes * widths[first] * widths[second])
-    begin = 0
-    while begin < len(first):
-        done = int(needed[begin - 1]) if begin else 0
-        end = int(np.searchsorted(needed, done + limit, side="right"))
-        if end == begin:
-            names = [f.name for f in values.schema.categorical]
-            raise MemoryLimitError(
-                f"columns {names[first[begin]]!r} and {names[second[begin]]!r}: their counts alone "
-                f"need {int(needed[begin]) - done:,} bytes, over the {limit:,} that there are; "
-                "leave one out or group its values, or raise memory_limit"
-            )
-        yield np.stack((first[begin:end], second[begin:end]), axis=1)
-        begin = end
 
 
 def same_pairs(stats: Statistics, scans: Scans) -> Ints:

@@ -35,7 +35,7 @@ from fastbayes.models.estimator.column_table import (
     of_numbers,
     of_values,
 )
-from fastbayes.models.estimator.inputs import open_features, open_training
+from fastbayes.models.estimator.inputs import declared_classes, open_features, open_training
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.model import Model, ScoreRows
 from fastbayes.models.estimator.parameters import (
@@ -530,7 +530,8 @@ class Classifier(TableRows):
         y
             As in `fit`.
         classes
-            All classes, if they are known beforehand: others are then an error.
+            All classes, if they are known beforehand: others are then an error. A list, or an array
+            of one dimension, of text, truth values or numbers.
         sample_weight
             As in `fit`.
 
@@ -570,7 +571,8 @@ class Classifier(TableRows):
             domains = {f.name: f.values for f in coded if f.declared and f.name in here} | domains
             categorical = sorted(picked & here)
         if classes is not None:
-            domains[opened.target] = np.unique(np.asarray(classes)).tolist()
+            # A column of a table may hold fractions as classes, an array of labels may not.
+            domains[opened.target] = declared_classes(classes, fractions=isinstance(y, str))
         taken = (opened.target, opened.weight)
         features = [name for name in opened.source.schema.names if name not in taken]
         dates = self.dates

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import reprlib
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import GREATEST, LEAST, code_type
 from fastbayes.core.domains import cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
+from fastbayes.core.numbers import is_number
 from fastbayes.core.picks import (
     AllButIndex,
     Selection,
@@ -615,6 +618,49 @@ def _check_strings(labels: NDArray[Any]) -> None:
                 f"Unknown label type: y has {label!r} of type {type(label).__name__} in row "
                 f"{row}; use integers or strings."
             )
+
+
+def declared_classes(classes: Any, *, fractions: bool) -> list[Any]:
+    """Return the classes that are known beforehand, sorted, each once.
+
+    They are a list, a tuple or an array of one dimension, of values of one kind: text, truth values
+    or numbers, which have `fractions` only where the labels are a column of a table. Raises
+    DataError, which names the value, where they are not.
+    """
+    remedy = "pass a list of all classes, as ['no', 'yes']"
+    if isinstance(classes, (pa.Array, pa.ChunkedArray)):
+        values = classes.to_pylist()
+    elif isinstance(classes, Sequence) and not isinstance(classes, (str, bytes)):
+        values = [item.item() if isinstance(item, np.generic) else item for item in classes]
+    elif np.ndim(classes) == 1:
+        values = (classes if isinstance(classes, np.ndarray) else np.asarray(classes)).tolist()
+    else:
+        given = reprlib.repr(classes)
+        raise DataError(f"classes={given} is no list of values; {remedy}")
+    first = next(iter(values), None)
+    for place, value in enumerate(values):
+        what = f"classes: {reprlib.repr(value)} at place {place}"
+        if is_missing(value):
+            raise DataError(f"{what} is a missing value, which is no class; leave it out")
+        if np.ndim(value) or isinstance(value, (dict, set)):
+            raise DataError(f"{what} is no single value; {remedy}")
+        if _kind_of_label(value) != _kind_of_label(first):
+            raise DataError(
+                f"{what} is of another kind than {first!r}; write all classes as text, or all as "
+                "numbers, as the rows have them"
+            )
+        if isinstance(value, float) and math.isinf(value):
+            raise DataError(f"{what} is infinite, which is no class; leave it out")
+        if isinstance(value, float) and not (value.is_integer() or fractions):
+            raise DataError(
+                f"{what} is no whole number, which classes in an array are; write them as text"
+            )
+    return list(np.unique(np.asarray(values)).tolist())
+
+
+def _kind_of_label(value: Any) -> type:
+    """Return the type of a label, of which all numbers have one."""
+    return float if is_number(value) else type(value)
 
 
 def encode_labels(

@@ -18,6 +18,8 @@ from fastbayes.core.threads import check_threads
 from fastbayes.scan.budget import check_limit
 
 Check = Callable[[str, Any], object]
+# What is smaller, and not 0, may be 0 once it is divided by a number of rows.
+LEAST_PSEUDO_COUNT = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,13 +197,18 @@ def _among(value: Any, choices: tuple[Any, ...]) -> bool:
 
 
 def number(
-    *, above: float | None = None, most: float = math.inf, besides: tuple[Any, ...] = ()
+    *,
+    above: float | None = None,
+    least: float = 0.0,
+    most: float = math.inf,
+    besides: tuple[Any, ...] = (),
 ) -> Check:
     """Return the check of a finite number of at least 0, or above `above`.
 
-    The values `besides` are allowed, too.
+    One that is not 0 is at least `least`. The values `besides` are allowed, too.
     """
     wanted = ">= 0" if above is None else f"> {above:g}"
+    wanted += f", {least:g} at least if not 0" * (least > 0)
     wanted += f", {most:g} at most" * (most < math.inf)
     wanted += "".join(f", or {value!r}" for value in besides)
 
@@ -209,6 +216,7 @@ def number(
         if _among(value, besides):
             return
         good = is_number(value) and 0 <= (real := as_float(value)) <= most and real < math.inf
+        good = good and (value == 0 or real >= least)
         if not good or (above is not None and not value > above):
             raise ValueError(f"{name}={value!r}: use a finite number {wanted}")
 
@@ -228,8 +236,8 @@ def whole(least: int, *, besides: tuple[Any, ...] = ()) -> Check:
 
 
 def pseudo_count(*, besides: tuple[Any, ...] = (), above: float | None = None) -> Check:
-    """Return the check of a pseudo-count: so small that products of counts stay finite."""
-    return number(most=GREATEST, besides=besides, above=above)
+    """Return the check of a pseudo-count: products with it, and logarithms, stay finite."""
+    return number(least=LEAST_PSEUDO_COUNT, most=GREATEST, besides=besides, above=above)
 
 
 def switch(name: str, value: Any, *, on: float, below: float | None = None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -146,8 +147,13 @@ def _filed(model: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in model.get_params(deep=False).items()
-        if name not in declared or declared[name].filed or value is not declared[name].default
+        if name not in declared or declared[name].filed or not _same(value, declared[name].default)
     }
+
+
+def _same(value: Any, default: Any) -> bool:
+    """Return whether a file would hold the same of both: NaN equals NaN, 1 is not True."""
+    return json.dumps(jsonable(value)) == json.dumps(jsonable(default))
 
 
 def jsonable(value: Any) -> Any:

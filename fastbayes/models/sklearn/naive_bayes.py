@@ -352,8 +352,14 @@ class BernoulliNB(SumsDropIn):
 
     def _read_features(self, sums: FeatureSums, alpha: Any) -> dict[str, Any]:
         rows = sums.class_counts[:, None]
-        if ((sums.sums < 0) | (sums.sums > rows * (1 + 1e-9))).any():
-            raise ValueError("a feature is present in more rows than there are")
+        wrong = np.argwhere((sums.sums < 0) | (sums.sums > rows * (1 + 1e-9)))
+        if len(wrong):
+            code, column = wrong[0].tolist()
+            raise DataError(
+                f"column {column}: the numbers of class number {code} sum to "
+                f"{sums.sums[code, column]:g} over {sums.class_counts[code]:g} rows: some are "
+                "neither 0 nor 1; give the number above which they are 1 as binarize=0.0"
+            )
         totals = rows + alpha * 2
         log_prob = np.log(sums.sums + alpha) - np.log(totals)
         return {"feature_log_prob_": np.where(totals == 0, -np.log(2), log_prob)}

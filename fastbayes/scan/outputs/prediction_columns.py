@@ -117,7 +117,7 @@ class PredictionColumns:
         if twice := [name for name in names if names.count(name) > 1]:
             raise SchemaError(
                 f"there would be two columns {twice[0]!r}: one copied, one of the answer; choose "
-                "the columns to copy by keys, or rename it"
+                "the columns to copy by `keys`, or rename it"
             )
 
     def of(self, rows: Rows, encoded: Encoded) -> tuple[pa.RecordBatch, int]:

@@ -20,6 +20,7 @@ from fastbayes.core.files import (
     telling_full,
 )
 from fastbayes.core.picks import Picks, several
+from fastbayes.core.suggestions import use_one_of
 from fastbayes.data.source import copied_of, open_for
 from fastbayes.scan.outputs.delta_output import check_table, is_table, write_table
 from fastbayes.scan.outputs.format_types import check_types
@@ -71,6 +72,7 @@ def predict_to(
     partition_by: str | Sequence[str] = (),
     precision: str = "exact",
     csv_safe: bool = False,
+    missing_columns: str | None = None,
     force: bool = False,
     filesystem: Any = None,
     threads: int | None = None,
@@ -115,6 +117,9 @@ def predict_to(
     csv_safe
         Whether text and names of columns in CSV that a spreadsheet would run as a formula (they
         begin with =, +, -, @, a tab or a carriage return) are written after an apostrophe.
+    missing_columns
+        A column of the model that is not there is an error ("error"), or missing in all rows
+        ("marginalize"); by default what the model's parameter of that name says.
     force
         Whether to replace a file that is there, or a directory that holds nothing but parts, but
         never files that are read; a Delta table gets a new version.
@@ -161,7 +166,7 @@ def predict_to(
         source,
         keys=picks,
         rest=keys is None,
-        lenient=takes_absent(model),
+        lenient=takes_absent(model, missing_columns),
         filesystem=filesystem,
     )
     if isinstance(path, str | os.PathLike):
@@ -243,13 +248,20 @@ def schema_of(model: Any, job: str) -> Any:
     return model.schema_
 
 
-def takes_absent(model: Any) -> bool:
+def takes_absent(model: Any, missing_columns: str | None = None) -> bool:
     """Return whether a column that is not there at predict is missing in all rows.
 
-    Raises SchemaError when it would be a category of its own.
+    So `missing_columns` says, by default that of the model. Raises SchemaError when the column
+    would be a category of its own, ValueError when `missing_columns` is no choice.
     """
     fitted = getattr(model, "model_", model)  # that of a meta-estimator
-    lenient: bool = getattr(fitted, "missing_columns", "error") == "marginalize"
+    if missing_columns is None:
+        missing_columns = getattr(fitted, "missing_columns", "error")
+    elif missing_columns not in (choices := ("error", "marginalize")):
+        raise ValueError(
+            f"missing_columns={missing_columns!r}: {use_one_of(missing_columns, choices)}"
+        )
+    lenient = missing_columns == "marginalize"
     refuse(
         lenient and model.schema_.missing == "category",
         "missing_columns='marginalize' goes with missing='marginalize': a missing value is a "
