@@ -17,6 +17,7 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 import fastbayes as fb
 from fastbayes.data.memory import TableSource
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.registry import candidates
 from fastbayes.scan import budget
 
@@ -494,3 +495,25 @@ def test_models_without_a_fold__take_the_kernels_of_all_rows(
     fb.compare(pa.table(columns), "y", models=["logistic"], folds=3, race=False)
     assert len(chosen_by) == 4  # of all rows, and without each fold
     np.testing.assert_allclose(chosen_by, chosen_by[0], rtol=1e-12)
+
+
+CUT = pytest.mark.parametrize(
+    "discretize",
+    ["mdl", "quantile", ("width", 4), {"z0": [0.5, 1.5]}, {"z0": "quantile", "z1": [0.0]}],
+    ids=str,
+)
+
+
+@CUT
+def test_naive_bayes_of_bins__says_how_it_was_cut(discretize: Any) -> None:
+    """Fitted again, it is the model that it was: bins by other rules are said by their points."""
+    table = rows()
+    given: dict[str, Any] = {"discretize": discretize, "race": False}
+    board = compare(table, models=["naive-bayes-bins", fb.NaiveBayes(numeric="mdl")], **given)
+    blend = fb.Blend(["naive-bayes-bins"], discretize=discretize).fit(table, TARGET)
+    models = [as_judged(entry) for entry in board.entries]
+    for model in (*models, blend.members_["naive-bayes-bins"].model):
+        assert (model.numeric == "mdl") == (discretize == "mdl")
+        again = fresh(model).fit(table, TARGET)
+        assert again.numeric_ == model.numeric_
+        np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))

@@ -325,7 +325,7 @@ def _named(name: str, given: Mapping[str, Any]) -> Any:
     entry, candidate = candidates()[name]
     model = entry.make(candidate)
     has = model.get_params(deep=False)
-    if candidate.bins and "discretize" not in has:
+    if model._discretizes and "discretize" not in has:
         if not (given["discretize"] == "mdl" or isinstance(given["discretize"], Mapping)):
             raise ValueError(
                 f"models: {name!r} is cut by discretize='mdl' or at points of your own, "

@@ -310,12 +310,12 @@ class ComparisonRunner:
         name = next(feature.name for feature, book in features if book is not None)
         return f"column {name!r} is categorical, and this model takes numbers alone: exclude such"
 
-    def way_of(self, model: Any, *, bins: bool) -> Way:
+    def way_of(self, model: Any) -> Way:
         """Return how a model sees numeric columns, which is in bins or not.
 
         It is in those of all models where it has no cut points of its own, or asks for "mdl".
         """
-        if not bins:
+        if not model._discretizes:
             return NUMBERS
         if not self.n_numbers:
             return self.shared
@@ -540,8 +540,8 @@ class ComparisonRunner:
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
-        if runner.way != NUMBERS and "discretize" in model.get_params(deep=False):
-            model.set_params(discretize=self.rules[runner.way])
+        if runner.way != NUMBERS:
+            model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
         model._check_suits(have)
         learning = partial(learning, missing=model._counts_missing)
@@ -1270,16 +1270,14 @@ def wanted(
                 raise ValueError(f"{what}: {model!r}: {use_one_of(model, names)}")
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
             given.make = partial(entry.load(), **{"missing": missing, **candidate.parameters})
-            made = given.make()
-            bins = made._discretizes if candidate.bins is None else candidate.bins
-            given.way = contest.way_of(made, bins=bins)
+            given.way = contest.way_of(given.make())
             given.bare, name = model == PRIOR, name or model
             given.seconds = candidate.seconds if unasked else None
             given.of_gaps = candidate.when == "gaps" and not by_name
             if not contest.suits(candidate) and contest.n_numbers:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            given.way = contest.way_of(model, bins=model._discretizes)
+            given.way = contest.way_of(model)
             name = name or repr(model)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):

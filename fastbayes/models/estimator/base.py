@@ -639,6 +639,13 @@ class Classifier(TableRows):
             **{f.name: f.cuts for f in known.features if f.cuts is not None},
         }
 
+    def _set_rule(self, discretize: Any, cuts: Mapping[str, Any]) -> None:
+        """Set the parameter that says how numeric columns are cut, which they all are.
+
+        `cuts` are the points by column to which the rule has led.
+        """
+        self.set_params(discretize=discretize)
+
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""
         return scans.count(self, {name: {} for name in self._statistics})
