@@ -517,3 +517,23 @@ def test_naive_bayes_of_bins__says_how_it_was_cut(discretize: Any) -> None:
         again = fresh(model).fit(table, TARGET)
         assert again.numeric_ == model.numeric_
         np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
+def test_a_model_that_reads_rows_otherwise__says_what_to_ask_for_instead() -> None:
+    table = rows()
+    own: dict[str, Any] = {
+        "exclude": ["z0"],
+        "columns": ["z1", "x0"],
+        "categorical": ["z0"],
+        "domains": {"x0": ["only"]},
+        "dates": {"z0": ["hour"]},
+    }
+    models = {option: fb.NaiveBayes(**{option: value}) for option, value in own.items()}
+    board = compare(table, models=models | {"tan": "tan"})
+    blend = fb.Blend(models | {"tan": "tan"}).fit(table, TARGET)
+    for option in own:
+        says = {"a comparison": board[option].reason, "a blend": blend.dropped_[option]}
+        for whole, reason in says.items():
+            assert reason.startswith("the rows were "), reason
+            instead = f"all models of {whole} read the rows alike: ask for that with `{option}`"
+            assert reason.endswith(f"; {instead}, or leave the model out")

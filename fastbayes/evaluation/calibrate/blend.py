@@ -176,7 +176,8 @@ class Blend(TableRows):
         that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns and the names
         of classes tell in it, see `compare`), those that the rows allow and that take no longer
         than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
-        densities and of bins, and logistic regression.
+        densities and of bins, and logistic regression. All read the rows alike: `columns`,
+        `exclude`, `categorical`, `domains` and `dates` are for the blend, not for a member.
         """,
         default=None,
         kw_only=False,
@@ -327,7 +328,10 @@ class Blend(TableRows):
         """
         limits = self.threads, self.memory_limit
         contest = ComparisonRunner(
-            *(opened, self.discretize, *limits, progress), race=False, named=named
+            *(opened, self.discretize, *limits, progress),
+            race=False,
+            named=named,
+            whole="a blend",
         )
         with contest.repeated():
             found = held_out_members(

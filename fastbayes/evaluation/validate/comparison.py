@@ -259,7 +259,7 @@ class ComparisonRunner:
     """Models on the same rows: counted together, scored together.
 
     The rows are `opened` with folds if they are to be scored by these; `named` is whether their
-    columns have names, which those of an array have not.
+    columns have names, which those of an array have not; `whole` is what the models are for.
     """
 
     def __init__(
@@ -273,13 +273,14 @@ class ComparisonRunner:
         loss: Any = None,
         race: bool = True,
         named: bool = True,
+        whole: str = "a comparison",
     ) -> None:
         self.opened = opened
         self.loss, self.racing = loss, race
         self.race: Race | None = None
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
-        self.named = named
+        self.named, self.whole = named, whole
         # How a model is asked for that would take long.
         self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -543,7 +544,7 @@ class ComparisonRunner:
         if runner.way != NUMBERS:
             model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
-        model._check_suits(have)
+        model._check_suits(have, self.whole)
         learning = partial(learning, missing=model._counts_missing)
         known: dict[str, Any] = {
             "besides": self.held,
@@ -1048,8 +1049,9 @@ def compare(
         "aode-missing" has missing="category", and unasked takes part only where a value of a
         category or a bin is missing);
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
-        protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
-        default, but for models that would take long (see Notes).
+        protocol (see Notes); or {name: model}. All read the rows alike: `columns`, `exclude`,
+        `categorical`, `domains` and `dates` are for `compare`, not for a model. "all" is all that
+        the columns allow, and so is the default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows, 10 of up to 1,000 and 5 of more: the
         fewer the rows, the more a model misses those of a fold. Of up to 20 rows as many as the

@@ -264,8 +264,8 @@ class NaiveBayes(AsNetwork, Iterative):
         by_column = {name: points.tolist() for name, points in cuts.items()}
         self.numeric = "mdl" if len(mdl) == len(cuts) else by_column | dict.fromkeys(mdl, "mdl")
 
-    def _check_suits(self, stats: Any) -> None:
-        super()._check_suits(stats)
+    def _check_suits(self, stats: Any, whole: str = "") -> None:
+        super()._check_suits(stats, whole)
         DensitySpec(self.numeric).check_counted(stats.schema)
 
     def _suited(self, stats: Any) -> Statistics:
