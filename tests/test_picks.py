@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -468,3 +469,21 @@ def test_categorical__an_index_counts_columns_beside_parts_of_dates(picks: list[
         model.fit_statistics(fb.count(table, "y", dates=model.dates))
     parts = fb.NaiveBayes(**model.get_params()).partial_fit(table[:100], "y")
     assert parts.partial_fit(table[100:], "y").schema_ == model.schema_
+
+
+@pytest.mark.parametrize("option", ["categorical", "columns", "exclude"])
+def test_an_iterator_of_a_model__is_refused_for_it_is_gone_after_one_fit(option: str) -> None:
+    rows = leaking()
+    gone = rf"{option}: an iterator can be read only once, and a model may be fitted again: use a"
+    for make in (fb.NaiveBayes, fb.TAN, partial(fb.Blend, ["naive-bayes"])):
+        model = make(**{option: iter(["a"])})
+        with pytest.raises(ValueError, match=gone):
+            model.fit(rows, "y")
+        assert [*getattr(model, option)] == ["a"]
+    with pytest.raises(ValueError, match=gone):
+        fb.k_fold(fb.NaiveBayes(**{option: iter(["a"])}), rows, "y", folds=3)
+    models = {"m": fb.NaiveBayes(**{option: iter(["a"])}), "other": "tan"}
+    assert re.match(gone, fb.compare(rows, "y", models=models)["m"].reason)
+    for again in ({"a": None}, {"a": None}.keys(), ("a",), {"a"}):
+        model = fb.NaiveBayes(**{option: again}).fit(rows, "y")
+        assert model.fit(rows, "y").schema_ == fb.count(rows, "y", **{option: iter(["a"])}).schema

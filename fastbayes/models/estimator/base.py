@@ -43,6 +43,7 @@ from fastbayes.models.estimator.parameters import (
     fitted,
     memory_limit,
     parameter,
+    readable_again,
     worker_threads,
 )
 from fastbayes.models.estimator.predictor import Predictor
@@ -426,6 +427,7 @@ class Classifier(TableRows):
     categorical: Picks = parameter(
         "Names, patterns or indices of columns to treat as categorical whatever their type.",
         default=None,
+        check=readable_again("columns"),
     )
     columns: Picks = parameter(
         """
@@ -433,11 +435,13 @@ class Classifier(TableRows):
         indices; all by default.
         """,
         default=None,
+        check=readable_again("columns"),
         filed=False,
     )
     exclude: Picks = parameter(
         "Columns to leave out, given in the same way; no pattern stands for the class or weight.",
         default=None,
+        check=readable_again("columns"),
         filed=False,
     )
     dates: Mapping[str, Any] | None = parameter(
