@@ -537,3 +537,38 @@ def test_a_model_that_reads_rows_otherwise__says_what_to_ask_for_instead() -> No
             assert reason.startswith("the rows were "), reason
             instead = f"all models of {whole} read the rows alike: ask for that with `{option}`"
             assert reason.endswith(f"; {instead}, or leave the model out")
+
+
+@pytest.mark.filterwarnings("ignore:.* the model does not use")  # what an index leaves out
+@pytest.mark.parametrize(
+    ("given", "of_names"),
+    [
+        ({"categorical": ["z0"], "exclude": "x0", "domains": {"flag": [False, True]}}, True),
+        ({"columns": ["z*", "flag", "day"], "dates": {"day": ["weekday", "elapsed"]}}, True),
+        ({"exclude": [0], "categorical": -1}, True),
+        ({"exclude": [2], "categorical": [0]}, False),
+    ],
+    ids=str,
+)
+def test_models__read_other_rows_as_these_were_read(
+    given: dict[str, Any], of_names: bool, tmp_path: Path
+) -> None:
+    """Fitted again, models of a board and members of a blend are what they were."""
+    rng = np.random.default_rng(4)
+    days = pa.array(np.datetime64("2024-01-01") + np.arange(300))
+    whole = np.arange(300) % 6
+    table = rows().append_column("day", days).append_column("code", pa.array(whole))
+    X, y = table, TARGET
+    if not of_names:
+        X = np.column_stack([np.arange(300) % 5, rng.normal(size=(300, 2)), rng.random(300)])
+        y = np.array(table[TARGET].to_pylist())
+    names = ["naive-bayes", "naive-bayes-bins", "tan", "logistic"]
+    board = fb.compare(X, y, models=names, race=False, **given)
+    blend = fb.Blend(names, **given).fit(X, y)
+    X = X if of_names else X[:, [0, 1, 3]]
+    for model in (*map(as_judged, board.entries), *(m.model for m in blend.members_.values())):
+        again = fresh(model).fit(X, y)
+        assert not of_names or again.schema_ == model.schema_
+        np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-6)
+        model.save(tmp_path / "m.fb", force=True)
+        assert repr(fb.load(tmp_path / "m.fb")) == repr(model)

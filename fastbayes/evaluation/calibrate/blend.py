@@ -46,6 +46,8 @@ from fastbayes.statistics.bundle import Statistics
 
 # Why rows are read more than once.
 SCANS = "Blend fits its members and then scores the rows"
+# Parameters of all members that say how the rows are read.
+READING = ("domains", "categorical", "columns", "exclude", "dates")
 # Parameters that are those of all classifiers of tables.
 _OF_TABLES: Any = Classifier._declared
 
@@ -177,7 +179,8 @@ class Blend(TableRows):
         of classes tell in it, see `compare`), those that the rows allow and that take no longer
         than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
         densities and of bins, and logistic regression. All read the rows alike: `columns`,
-        `exclude`, `categorical`, `domains` and `dates` are for the blend, not for a member.
+        `exclude`, `categorical`, `domains` and `dates` are for the blend, not for a member, whose
+        fitted `model` has them, too (of an array without names not `columns` and `exclude`).
         """,
         default=None,
         kw_only=False,
@@ -332,6 +335,7 @@ class Blend(TableRows):
             race=False,
             named=named,
             whole="a blend",
+            reading={option: getattr(self, option) for option in READING},
         )
         with contest.repeated():
             found = held_out_members(

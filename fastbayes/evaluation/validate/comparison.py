@@ -24,7 +24,7 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
-from fastbayes.core.picks import Picks
+from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import in_order, resolved_threads
@@ -259,7 +259,8 @@ class ComparisonRunner:
     """Models on the same rows: counted together, scored together.
 
     The rows are `opened` with folds if they are to be scored by these; `named` is whether their
-    columns have names, which those of an array have not; `whole` is what the models are for.
+    columns have names, which those of an array have not; `whole` is what the models are for, and
+    `reading` the options of models by which the rows were opened.
     """
 
     def __init__(
@@ -274,6 +275,7 @@ class ComparisonRunner:
         race: bool = True,
         named: bool = True,
         whole: str = "a comparison",
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         self.opened = opened
         self.loss, self.racing = loss, race
@@ -281,6 +283,12 @@ class ComparisonRunner:
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
         self.named, self.whole = named, whole
+        picks = ("categorical", "columns", "exclude")
+        given = (reading or {}).items()
+        listed = {name: several(value, name) if name in picks else value for name, value in given}
+        # A model of an array without names takes the columns that are left, and no others.
+        all_columns = () if named else ("columns", "exclude")
+        self.reading = {n: value for n, value in listed.items() if value and n not in all_columns}
         # How a model is asked for that would take long.
         self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -545,6 +553,9 @@ class ComparisonRunner:
             model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
         model._check_suits(have, self.whole)
+        # Fitted to other rows, or to the same again, it is to read them as it does here.
+        own = {option: getattr(model, option) for option in self.reading}
+        model.set_params(**{n: self.reading[n] for n, value in own.items() if value is None})
         learning = partial(learning, missing=model._counts_missing)
         known: dict[str, Any] = {
             "besides": self.held,
@@ -1080,7 +1091,9 @@ def compare(
     -------
     Comparison
         The leaderboard; print it, or see its `table`. `best.model` is the winner, fitted to all
-        rows, and `Calibrated` by a temperature; `best.model.model_` is without it.
+        rows, and `Calibrated` by a temperature; `best.model.model_` is without it. Models have as
+        parameters the `domains`, `categorical`, `columns`, `exclude` and `dates` by which the rows
+        were read (of an array without names not `columns` and `exclude`: they take those left).
 
     Raises
     ------
@@ -1150,15 +1163,13 @@ def compare(
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
     require_labels("compare", target)
-    how: dict[str, Any] = {
+    picks = {"categorical": categorical, "columns": columns, "exclude": exclude}
+    reading: dict[str, Any] = {
         "domains": domains,
-        "categorical": categorical,
-        "columns": columns,
-        "exclude": exclude,
+        **{n: None if some is None else several(some, n) for n, some in picks.items()},
         "dates": dates,
-        "missing": missing,
-        "threads": threads,
     }
+    how: dict[str, Any] = {**reading, "missing": missing, "threads": threads}
     opened = opened_to_learn(
         source,
         target,
@@ -1182,6 +1193,7 @@ def compare(
             loss=loss,
             race=race,
             named=named,
+            reading=reading,
         )
         with contest.repeated():
             contest.enter(wanted(models, contest, missing))
