@@ -295,12 +295,16 @@ class ComparisonRunner:
         self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        kinds = [book is None for _, book in opened.learning().features]
-        self.n_numbers, self.categorical = sum(kinds), not all(kinds)
+        features = opened.learning().features
+        self.numbers = [feature.name for feature, book in features if book is None]
+        self.n_numbers = len(self.numbers)
+        self.categorical = self.n_numbers < len(features)
         self.n_read = 0
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
         self.rules = {self.shared: discretize}
+        # The numeric columns that stay numbers in a way in which others are bins.
+        self.uncut: dict[Way, set[str]] = {}
         self.tallies: list[SharedTally] = []
         # What is known of each way: cut points and counts of all rows, and how rows are seen.
         self.cuts: dict[Way, Any] = {}
@@ -322,16 +326,39 @@ class ComparisonRunner:
     def way_of(self, model: Any) -> Way:
         """Return how a model sees numeric columns, which is in bins or not.
 
-        It is in those of all models where it has no cut points of its own, or asks for "mdl".
+        It is in those of all models where it has no cut points of its own, or asks for "mdl" of
+        all columns.
         """
         if not model._discretizes:
             return NUMBERS
+        options = model.get_params(deep=False)
+        if "discretize" not in options:
+            return self._way_of_some(model)
         if not self.n_numbers:
             return self.shared
-        rule = model.get_params(deep=False).get("discretize", "mdl")
+        rule = options["discretize"]
         way = self.shared if _name_of(rule) == _name_of("mdl") else _name_of(rule)
         self.rules.setdefault(way, rule)
         return way
+
+    def _way_of_some(self, model: Any) -> Way:
+        """Return how a model sees numeric columns that itself says which of them are bins."""
+        if (to_cut := model._to_cut(self.opened.learning())) is None:
+            return NUMBERS
+        rule = to_cut[1]
+        if all(isinstance(rule.get(n), str) and rule[n] == "mdl" for n in self.numbers):
+            return self.shared
+        uncut = {name for name in self.numbers if name not in rule}
+        # Of those that stay numbers there is nothing to be learned, as of given cut points.
+        whole = {**rule, **{name: [] for name in uncut}}
+        way = f"{_name_of(whole)} but {sorted(uncut)}"
+        self.rules[way], self.uncut[way] = whole, uncut
+        return way
+
+    def _cut_alone(self, way: Way, cuts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the cut points of the columns that are bins in a way."""
+        uncut = self.uncut.get(way, ())
+        return {name: points for name, points in cuts.items() if name not in uncut}
 
     # -- counting and fitting ------------------------------------------------------------------
 
@@ -403,7 +430,10 @@ class ComparisonRunner:
                 for runner in self.runners:
                     runner.reason = runner.reason or str(error) * (runner.way in some)
             else:
-                self.cuts |= {way: cuts for way, (cuts,) in zip(some, found, strict=True)}
+                self.cuts |= {
+                    way: self._cut_alone(way, cuts)
+                    for way, (cuts,) in zip(some, found, strict=True)
+                }
 
     def _tally(self, way: Way, *, both: bool = False) -> SharedTally:
         """Begin what is counted for models that see numeric columns in a way."""
@@ -549,7 +579,7 @@ class ComparisonRunner:
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
-        if runner.way != NUMBERS:
+        if runner.way != NUMBERS and runner.way not in self.uncut:
             model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
         model._check_suits(have, self.whole)
@@ -787,7 +817,10 @@ class ComparisonRunner:
             scans, lambda encoder: (encoder, rules), progress=self.progress, **self.options
         )
         ways = [tally.way for tally in tallies]
-        return [dict(zip(ways, cuts, strict=True)) for cuts in zip(*found, strict=True)]
+        return [
+            {way: self._cut_alone(way, points) for way, points in zip(ways, cuts, strict=True)}
+            for cuts in zip(*found, strict=True)
+        ]
 
     def _learn_without(
         self,
@@ -1118,8 +1151,9 @@ def compare(
     all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
     the joint models, for cells, of all folds at once where columns are categories; KDB takes one
     for its families, and one without each fold. Models whose `discretize` is neither "mdl" nor
-    that of `compare` have other bins: their cut points come from the same scans, and all models of
-    one `discretize` share one more scan for counts, and one without each fold. Leave-one-out knows
+    that of `compare`, and naive Bayes with bins of some columns or cut points in `numeric`, have
+    other bins: their cut points come from the same scans, and all models of the same bins share one
+    more scan for counts, and one without each fold. Leave-one-out knows
     neither A2DE, nor logistic regression, nor weighted naive Bayes.
 
     The figures are those of the models as they are, and the winner is chosen by them. Its
@@ -1291,8 +1325,11 @@ def wanted(
             if not contest.suits(candidate) and contest.n_numbers:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            given.way = contest.way_of(model)
             name = name or repr(model)
+            try:
+                given.way = contest.way_of(model)
+            except SchemaError as error:
+                given.reason = str(error)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):
             raise ValueError(
