@@ -17,6 +17,7 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 import fastbayes as fb
 from fastbayes.data.memory import TableSource
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.registry import candidates
 from fastbayes.scan import budget
 
@@ -494,3 +495,80 @@ def test_models_without_a_fold__take_the_kernels_of_all_rows(
     fb.compare(pa.table(columns), "y", models=["logistic"], folds=3, race=False)
     assert len(chosen_by) == 4  # of all rows, and without each fold
     np.testing.assert_allclose(chosen_by, chosen_by[0], rtol=1e-12)
+
+
+CUT = pytest.mark.parametrize(
+    "discretize",
+    ["mdl", "quantile", ("width", 4), {"z0": [0.5, 1.5]}, {"z0": "quantile", "z1": [0.0]}],
+    ids=str,
+)
+
+
+@CUT
+def test_naive_bayes_of_bins__says_how_it_was_cut(discretize: Any) -> None:
+    """Fitted again, it is the model that it was: bins by other rules are said by their points."""
+    table = rows()
+    given: dict[str, Any] = {"discretize": discretize, "race": False}
+    board = compare(table, models=["naive-bayes-bins", fb.NaiveBayes(numeric="mdl")], **given)
+    blend = fb.Blend(["naive-bayes-bins"], discretize=discretize).fit(table, TARGET)
+    models = [as_judged(entry) for entry in board.entries]
+    for model in (*models, blend.members_["naive-bayes-bins"].model):
+        assert (model.numeric == "mdl") == (discretize == "mdl")
+        again = fresh(model).fit(table, TARGET)
+        assert again.numeric_ == model.numeric_
+        np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
+def test_a_model_that_reads_rows_otherwise__says_what_to_ask_for_instead() -> None:
+    table = rows()
+    own: dict[str, Any] = {
+        "exclude": ["z0"],
+        "columns": ["z1", "x0"],
+        "categorical": ["z0"],
+        "domains": {"x0": ["only"]},
+        "dates": {"z0": ["hour"]},
+    }
+    models = {option: fb.NaiveBayes(**{option: value}) for option, value in own.items()}
+    board = compare(table, models=models | {"tan": "tan"})
+    blend = fb.Blend(models | {"tan": "tan"}).fit(table, TARGET)
+    for option in own:
+        says = {"a comparison": board[option].reason, "a blend": blend.dropped_[option]}
+        for whole, reason in says.items():
+            assert reason.startswith("the rows were "), reason
+            instead = f"all models of {whole} read the rows alike: ask for that with `{option}`"
+            assert reason.endswith(f"; {instead}, or leave the model out")
+
+
+@pytest.mark.filterwarnings("ignore:.* the model does not use")  # what an index leaves out
+@pytest.mark.parametrize(
+    ("given", "of_names"),
+    [
+        ({"categorical": ["z0"], "exclude": "x0", "domains": {"flag": [False, True]}}, True),
+        ({"columns": ["z*", "flag", "day"], "dates": {"day": ["weekday", "elapsed"]}}, True),
+        ({"exclude": [0], "categorical": -1}, True),
+        ({"exclude": [2], "categorical": [0]}, False),
+    ],
+    ids=str,
+)
+def test_models__read_other_rows_as_these_were_read(
+    given: dict[str, Any], of_names: bool, tmp_path: Path
+) -> None:
+    """Fitted again, models of a board and members of a blend are what they were."""
+    rng = np.random.default_rng(4)
+    days = pa.array(np.datetime64("2024-01-01") + np.arange(300))
+    whole = np.arange(300) % 6
+    table = rows().append_column("day", days).append_column("code", pa.array(whole))
+    X, y = table, TARGET
+    if not of_names:
+        X = np.column_stack([np.arange(300) % 5, rng.normal(size=(300, 2)), rng.random(300)])
+        y = np.array(table[TARGET].to_pylist())
+    names = ["naive-bayes", "naive-bayes-bins", "tan", "logistic"]
+    board = fb.compare(X, y, models=names, race=False, **given)
+    blend = fb.Blend(names, **given).fit(X, y)
+    X = X if of_names else X[:, [0, 1, 3]]
+    for model in (*map(as_judged, board.entries), *(m.model for m in blend.members_.values())):
+        again = fresh(model).fit(X, y)
+        assert not of_names or again.schema_ == model.schema_
+        np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-6)
+        model.save(tmp_path / "m.fb", force=True)
+        assert repr(fb.load(tmp_path / "m.fb")) == repr(model)

@@ -284,7 +284,7 @@ def test_what_takes_part__is_what_is_expected_to_take_no_more_than_it_may(
             continue
         if candidate.when == "all_numeric" and n_texts:
             continue
-        bins = entry.make(candidate)._discretizes if candidate.bins is None else candidate.bins
+        bins = entry.make(candidate)._discretizes
         sizes = [*[0] * n_numbers, *[3] * n_texts]
         work = candidate.seconds(n, sizes, 2, 0 if bins else n_numbers)
         assert ("would take about" in board[name].reason) == ((1 + n_folds) * work > most), name

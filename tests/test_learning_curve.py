@@ -592,7 +592,7 @@ def test_names__are_those_of_compare(mixed: pa.Table) -> None:
     models = {"tan-quantile": "tan-quantile", "as it is": fb.TAN(discretize=("quantile", 5))}
     curve = fb.learning_curve(models, mixed, "y", sizes=[150], repeats=2)
     np.testing.assert_array_equal(*curve.log_loss)
-    with pytest.raises(SchemaError, match="ask for the curve with missing='category'"):
+    with pytest.raises(SchemaError, match="ask for that with missing='category'"):
         fb.learning_curve(["aode-missing"], mixed, "y", sizes=[150], repeats=2)
     asked = {"sizes": [150], "repeats": 2, "missing": "category"}
     curve = fb.learning_curve(["aode", "aode-missing"], mixed, "y", **asked)

@@ -42,8 +42,7 @@ def _few_rows():
 
 def of_category(name):
     entry, candidate = candidates()[name]
-    bins = {"numeric": "mdl"} if candidate.bins else {}
-    return entry.load()(**{**candidate.parameters, "missing": "category"}, **bins)
+    return entry.load()(**{**candidate.parameters, "missing": "category"})
 
 
 @pytest.mark.parametrize("validation", ["k_fold", "leave_one_out"])

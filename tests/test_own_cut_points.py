@@ -184,3 +184,44 @@ def test_file__has_the_rule_as_it_was(rule: Any, tmp_path: Any) -> None:
     for model in (fb.AODE(discretize=rule), fb.Blend(["tan", "naive-bayes"], discretize=rule)):
         model.fit(table, "y").save(tmp_path / "m.fb", force=True)
         assert fb.load(tmp_path / "m.fb").discretize == rule
+
+
+SOME = {
+    "learned": {"z0": "mdl"},
+    "given": {"z0": [0.0, 1.0]},
+    "given and learned": {"z0": [0.0], "z1": "mdl", "z2": "mdl"},
+    "beside kernels": {"z0": [0.0], "z1": "kde", "z2": "mdl"},
+}
+
+
+@pytest.mark.parametrize("discretize", ["mdl", ("quantile", 3)], ids=str)
+def test_naive_bayes__of_bins_of_some_columns_is_what_it_is_alone(discretize: Any) -> None:
+    table = rows()
+    models = {name: fb.NaiveBayes(numeric=numeric) for name, numeric in SOME.items()}
+    board = fb.compare(
+        table, "y", models=models | {"tan": "tan"}, folds=4, discretize=discretize, race=False
+    )
+    for name, model in models.items():
+        alone = fb.k_fold(model, table, "y", folds=4)
+        assert board[name].figures.log_loss == pytest.approx(alone.log_loss, rel=1e-9), name
+        found = getattr(board[name].model, "model_", board[name].model)
+        assert found.numeric == model.numeric
+        assert found.numeric_ == model.fit(table, "y").numeric_
+        (left,) = fb.compare(
+            table, "y", models=[model], validation="leave_one_out", discretize=discretize
+        ).entries
+        fitted = fb.NaiveBayes(**model.get_params()).fit(table, "y")
+        apart = fb.leave_one_out(fitted, fitted.statistics_, table)
+        assert left.figures.log_loss == pytest.approx(apart.log_loss, rel=1e-9), name
+    blend = fb.Blend(models, discretize=discretize).fit(table, "y")
+    assert all("below 1 % in both pools" in why for why in blend.dropped_.values())
+
+
+@pytest.mark.parametrize("columns", [["z0", "a"], ["a"]])
+def test_naive_bayes__of_bins_of_what_is_no_number_says_so(columns: list[str]) -> None:
+    models = {"tan": "tan", "z9": fb.NaiveBayes(numeric={"z9": "mdl"})}
+    models["a"] = fb.NaiveBayes(numeric={"a": [0.0]})
+    board = fb.compare(rows(), "y", models=models, columns=columns)
+    assert "numeric: there is no column 'z9'" in board["z9"].reason
+    assert "numeric: column 'a' is categorical" in board["a"].reason
+    assert not board["tan"].reason

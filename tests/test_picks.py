@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +383,107 @@ def test_metadata_of_pandas_that_is_none__is_passed_over() -> None:
     rows = pa.table({"x": [1.0, 2.0], "y": ["a", "b"]})
     for said in (b"{", b"[]", b"5", b'{"index_columns": 5}', b'{"index_columns": [{"kind": "x"}]}'):
         assert fb.count(rows.replace_schema_metadata({b"pandas": said}), "y").schema.names == ("x",)
+
+
+# -- options of a model beside counts of rows --------------------------------------------------
+
+
+def leaking(n: int = 120) -> dict[str, Any]:
+    """Return rows whose first column is the class."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, n)
+    noisy = np.where(rng.random(n) < 0.3, 1 - y, y)
+    columns = {"leak": y, "a": noisy, "b": rng.integers(0, 3, n), "y": y}
+    return {name: np.array([*"uvw"])[codes] for name, codes in columns.items()}
+
+
+BY_INDEX = pytest.mark.parametrize(
+    ("at", "named"),
+    [
+        ({"exclude": [0]}, {"exclude": ["leak"]}),
+        ({"columns": [1, np.int64(2)]}, {"columns": ["a", "b"]}),
+        ({"columns": -1}, {"columns": "b"}),
+    ],
+    ids=str,
+)
+
+
+@BY_INDEX
+def test_an_index_of_a_model__counts_no_columns_of_statistics(
+    at: dict[str, Any], named: dict[str, Any]
+) -> None:
+    """They do not know what was left out: an index must not leave nothing out instead."""
+    rows, model = leaking(), fb.TAN(**at)
+    stats, (option,) = fb.count(rows, "y", pairs=True), at
+    refused = rf"{option}=\[.*\]: an index counts the columns of rows, and says nothing of those"
+    for call in (
+        lambda: model.fit_statistics(stats),
+        lambda: fb.leave_one_out(model, stats, rows),
+    ):
+        with pytest.raises(SchemaError, match=rf"{refused} .*; use names, or patterns of names"):
+            call()
+    models = {"m": model, "other": "tan"}
+    instead = rf"read the rows alike: ask for that with `{option}` instead, or leave the model out"
+    reason = fb.compare(rows, "y", models=models)["m"].reason
+    assert re.search(rf"{refused} .* all models of a comparison {instead}", reason)
+    reason = fb.Blend(models).fit(rows, "y").dropped_["m"]
+    assert re.search(rf"{refused} .* all models of a blend {instead}", reason)
+    with pytest.raises(SchemaError, match=rf"m: {refused} .* a learning curve {instead}"):
+        fb.learning_curve(models, rows, "y", [60], 1)
+
+
+@BY_INDEX
+def test_an_index_of_a_model__counts_columns_wherever_it_reads_the_rows(
+    at: dict[str, Any], named: dict[str, Any]
+) -> None:
+    rows = leaking()
+
+    def figures(options: dict[str, Any]) -> list[Any]:
+        model = fb.NaiveBayes(**options)
+        spode = fb.SPODE(super_parent="cv", **options).fit(rows, "y")
+        return [
+            fb.k_fold(model, rows, "y", folds=4).log_loss,
+            *fb.alpha_sweep(model, rows, "y", [0.1, 1.0]).log_loss,
+            *fb.Calibrated(model, folds=3).fit(rows, "y").log_loss_,
+            model.fit(rows, "y").importance(rows).table.to_pylist(),
+            spode.super_parent_,
+        ]
+
+    assert figures(at) == figures(named)
+
+
+@pytest.mark.parametrize("picks", [["k"], [1], [-2]], ids=str)
+def test_categorical__an_index_counts_columns_beside_parts_of_dates(picks: list[Any]) -> None:
+    n = 200
+    days = pd.date_range("2024-01-01", periods=n, freq="17h")
+    rows = {"when": days, "k": np.arange(n) ** 2 % 3, "z": np.arange(n) % 7.0, "y": [*"ab"] * 100}
+    table = pa.table(rows)
+    model = fb.NaiveBayes(categorical=picks, dates={"when": ["hour", "elapsed"]})
+    model.fit(table, "y")
+    given: dict[str, Any] = {"categorical": ["k"], "dates": model.dates}
+    stats = fb.count(table, "y", **given)
+    assert fb.NaiveBayes(**model.get_params()).fit_statistics(stats).schema_ == model.schema_
+    board = fb.compare(table, "y", models=[model, "tan"], **given)
+    assert not board[repr(model)].reason
+    with pytest.raises(SchemaError, match="counted with column 'k' as numeric"):
+        model.fit_statistics(fb.count(table, "y", dates=model.dates))
+    parts = fb.NaiveBayes(**model.get_params()).partial_fit(table[:100], "y")
+    assert parts.partial_fit(table[100:], "y").schema_ == model.schema_
+
+
+@pytest.mark.parametrize("option", ["categorical", "columns", "exclude"])
+def test_an_iterator_of_a_model__is_refused_for_it_is_gone_after_one_fit(option: str) -> None:
+    rows = leaking()
+    gone = rf"{option}: an iterator can be read only once, and a model may be fitted again: use a"
+    for make in (fb.NaiveBayes, fb.TAN, partial(fb.Blend, ["naive-bayes"])):
+        model = make(**{option: iter(["a"])})
+        with pytest.raises(ValueError, match=gone):
+            model.fit(rows, "y")
+        assert [*getattr(model, option)] == ["a"]
+    with pytest.raises(ValueError, match=gone):
+        fb.k_fold(fb.NaiveBayes(**{option: iter(["a"])}), rows, "y", folds=3)
+    models = {"m": fb.NaiveBayes(**{option: iter(["a"])}), "other": "tan"}
+    assert re.match(gone, fb.compare(rows, "y", models=models)["m"].reason)
+    for again in ({"a": None}, {"a": None}.keys(), ("a",), {"a"}):
+        model = fb.NaiveBayes(**{option: again}).fit(rows, "y")
+        assert model.fit(rows, "y").schema_ == fb.count(rows, "y", **{option: iter(["a"])}).schema

@@ -32,9 +32,7 @@ def ours(X: pd.DataFrame) -> dict[str, Callable[[], Any]]:
     suits["gaps"] = bool(X.isna().any(axis=None))
 
     def made(entry: Any, candidate: Candidate) -> Callable[[], Any]:
-        # Other models that see bins cut numbers by themselves.
-        bins = {"numeric": "mdl"} if candidate.bins else {}
-        return lambda: entry.load()(**candidate.parameters, **bins, threads=1)
+        return lambda: entry.load()(**candidate.parameters, threads=1)
 
     found = candidates().items()
     return {name: made(*both) for name, both in found if suits[both[1].when]}

@@ -78,6 +78,20 @@ def chosen(
     return list(found)
 
 
+def by_name(picks: Picks, columns: Sequence[str], option: str = "categorical") -> list[str]:
+    """Return picks with the name of a column for each index, which counts the `columns`.
+
+    Features may be parts of columns, and only names and patterns stand for these.
+
+    Raises
+    ------
+    SchemaError
+        When there is no column for an index.
+    """
+    given = several(picks, option)
+    return [p if isinstance(p, str) else chosen(columns, [p], option)[0] for p in given]
+
+
 def named_in(*options: Any) -> list[str]:
     """Return the names of which options say something: keys of mappings, items of lists."""
     found: list[str] = []

@@ -19,7 +19,7 @@ from fastbayes.core.batch import BLOCK_ROWS, GREATEST, LEAST, Batch, Codes, code
 from fastbayes.core.date_parts import DatePart
 from fastbayes.core.domains import declared, default_kind, value_type
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.picks import Picks, chosen, several
+from fastbayes.core.picks import Picks, by_name, chosen
 from fastbayes.core.schema import Feature, Schema
 from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.columns import (
@@ -208,7 +208,7 @@ class Encoder:
         own = [n for n in names if n not in (target, weight)]
         derived = {p.name: p for some in (parts or {}).values() for p in some}
         wanted = _with_parts(own, parts or {})
-        picks = [p if isinstance(p, str) else chosen(own, [p])[0] for p in several(categorical)]
+        picks = by_name(categorical, own)
         listed = {**declared(domains)}
         cuts = cuts or {}
         dated = {name: of for name, of in (parts or {}).items() if name not in wanted}

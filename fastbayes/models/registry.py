@@ -59,7 +59,6 @@ class Candidate:
 
     suffix      added to the name of the model
     parameters  of the constructor that differ from the defaults
-    bins        whether it sees numeric columns in bins; None for what the model itself does
     when        "always"; "numeric", where some column is numeric; "all_numeric", where every column
                 is; or "gaps", where some value is missing, of categories or of bins
     effort      what it takes, in parts that add, for `compare` to leave it out unasked where that
@@ -68,7 +67,6 @@ class Candidate:
 
     suffix: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    bins: bool | None = None
     when: Literal["always", "numeric", "all_numeric", "gaps"] = "always"
     effort: tuple[Effort, ...] = ()
 
@@ -200,7 +198,7 @@ register(
     (
         # Densities of few rows that are no narrower than these rows make sure.
         Candidate(parameters={"numeric": "student"}),
-        Candidate("-bins", bins=True, when="numeric"),
+        Candidate("-bins", {"numeric": "mdl"}, when="numeric"),
         Candidate("-auto", {"numeric": "auto"}, when="numeric", effort=CHOOSING),
     ),
     "discrete.naive_bayes.LooNaive",

@@ -46,6 +46,8 @@ from fastbayes.statistics.bundle import Statistics
 
 # Why rows are read more than once.
 SCANS = "Blend fits its members and then scores the rows"
+# Parameters of all members that say how the rows are read.
+READING = ("domains", "categorical", "columns", "exclude", "dates")
 # Parameters that are those of all classifiers of tables.
 _OF_TABLES: Any = Classifier._declared
 
@@ -176,7 +178,9 @@ class Blend(TableRows):
         that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns and the names
         of classes tell in it, see `compare`), those that the rows allow and that take no longer
         than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
-        densities and of bins, and logistic regression.
+        densities and of bins, and logistic regression. All read the rows alike: `columns`,
+        `exclude`, `categorical`, `domains` and `dates` are for the blend, not for a member, whose
+        fitted `model` has them, too (of an array without names not `columns` and `exclude`).
         """,
         default=None,
         kw_only=False,
@@ -327,7 +331,11 @@ class Blend(TableRows):
         """
         limits = self.threads, self.memory_limit
         contest = ComparisonRunner(
-            *(opened, self.discretize, *limits, progress), race=False, named=named
+            *(opened, self.discretize, *limits, progress),
+            race=False,
+            named=named,
+            whole="a blend",
+            reading={option: getattr(self, option) for option in READING},
         )
         with contest.repeated():
             found = held_out_members(

@@ -95,7 +95,9 @@ def learning_curve(
     Parameters
     ----------
     models
-        Names as in `compare`, but for "prior"; models with their parameters; or {name: either}.
+        Names as in `compare`, but for "prior"; models with their parameters; or {name: either}. All
+        read the rows alike: `missing`, `columns`, `exclude`, `categorical`, `domains` and `dates`
+        are for the curve, not for a model.
         Estimators of scikit-learn get numeric columns as an array, others in a pandas frame.
     source
         As in `fastbayes.count`, to be read several times; it need not fit in memory.
@@ -325,7 +327,7 @@ def _named(name: str, given: Mapping[str, Any]) -> Any:
     entry, candidate = candidates()[name]
     model = entry.make(candidate)
     has = model.get_params(deep=False)
-    if candidate.bins and "discretize" not in has:
+    if model._discretizes and "discretize" not in has:
         if not (given["discretize"] == "mdl" or isinstance(given["discretize"], Mapping)):
             raise ValueError(
                 f"models: {name!r} is cut by discretize='mdl' or at points of your own, "
@@ -497,17 +499,10 @@ def check_suits(learner: Learner, stats: Statistics) -> None:
         return
     model = learner.make()
     model = model.unfitted() if isinstance(model, Calibrated) else model
-    if (wanted := model._counts_missing) != stats.schema.missing:
-        raise SchemaError(
-            f"{learner.name} has missing={wanted!r}, and all models of a learning curve read the "
-            f"rows alike: ask for the curve with missing={wanted!r}, or leave the model out"
-        )
     try:
-        Classifier._check_suits(model, stats)
+        Classifier._check_suits(model, stats, "a learning curve")
     except SchemaError as error:
-        raise SchemaError(
-            f"{learner.name}: {error}; all models read the rows alike, as learning_curve is asked"
-        ) from error
+        raise SchemaError(f"{learner.name}: {error}") from error
 
 
 logger = logging.getLogger("fastbayes")

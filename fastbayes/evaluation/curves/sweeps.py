@@ -33,7 +33,7 @@ from fastbayes.models.estimator.inputs import (
     encode_labels,
     split_target,
 )
-from fastbayes.models.estimator.protocol import fresh
+from fastbayes.models.estimator.protocol import as_counted, fresh
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
 from fastbayes.models.sklearn.array_rows import BLOCK_CELLS
 from fastbayes.models.sklearn.naive_bayes import BernoulliNB
@@ -345,7 +345,7 @@ def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statist
             )
         model = fresh(model)
         fit_source(model, source, target, **more)
-    return model.statistics_, model
+    return model.statistics_, as_counted(fresh(model))
 
 
 # Default thresholds.

@@ -24,7 +24,7 @@ from fastbayes.core.errors import (
     MemoryLimitError,
     SchemaError,
 )
-from fastbayes.core.picks import Picks
+from fastbayes.core.picks import Picks, several
 from fastbayes.core.schema import Schema
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import in_order, resolved_threads
@@ -259,7 +259,8 @@ class ComparisonRunner:
     """Models on the same rows: counted together, scored together.
 
     The rows are `opened` with folds if they are to be scored by these; `named` is whether their
-    columns have names, which those of an array have not.
+    columns have names, which those of an array have not; `whole` is what the models are for, and
+    `reading` the options of models by which the rows were opened.
     """
 
     def __init__(
@@ -273,25 +274,37 @@ class ComparisonRunner:
         loss: Any = None,
         race: bool = True,
         named: bool = True,
+        whole: str = "a comparison",
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         self.opened = opened
         self.loss, self.racing = loss, race
         self.race: Race | None = None
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
-        self.named = named
+        self.named, self.whole = named, whole
+        picks = ("categorical", "columns", "exclude")
+        given = (reading or {}).items()
+        listed = {name: several(value, name) if name in picks else value for name, value in given}
+        # A model of an array without names takes the columns that are left, and no others.
+        all_columns = () if named else ("columns", "exclude")
+        self.reading = {n: value for n, value in listed.items() if value and n not in all_columns}
         # How a model is asked for that would take long.
         self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
         self.options: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
         self.progress = progress
         self.seconds: dict[str, float] = {}
-        kinds = [book is None for _, book in opened.learning().features]
-        self.n_numbers, self.categorical = sum(kinds), not all(kinds)
+        features = opened.learning().features
+        self.numbers = [feature.name for feature, book in features if book is None]
+        self.n_numbers = len(self.numbers)
+        self.categorical = self.n_numbers < len(features)
         self.n_read = 0
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
         self.rules = {self.shared: discretize}
+        # The numeric columns that stay numbers in a way in which others are bins.
+        self.uncut: dict[Way, set[str]] = {}
         self.tallies: list[SharedTally] = []
         # What is known of each way: cut points and counts of all rows, and how rows are seen.
         self.cuts: dict[Way, Any] = {}
@@ -310,19 +323,42 @@ class ComparisonRunner:
         name = next(feature.name for feature, book in features if book is not None)
         return f"column {name!r} is categorical, and this model takes numbers alone: exclude such"
 
-    def way_of(self, model: Any, *, bins: bool) -> Way:
+    def way_of(self, model: Any) -> Way:
         """Return how a model sees numeric columns, which is in bins or not.
 
-        It is in those of all models where it has no cut points of its own, or asks for "mdl".
+        It is in those of all models where it has no cut points of its own, or asks for "mdl" of
+        all columns.
         """
-        if not bins:
+        if not model._discretizes:
             return NUMBERS
+        options = model.get_params(deep=False)
+        if "discretize" not in options:
+            return self._way_of_some(model)
         if not self.n_numbers:
             return self.shared
-        rule = model.get_params(deep=False).get("discretize", "mdl")
+        rule = options["discretize"]
         way = self.shared if _name_of(rule) == _name_of("mdl") else _name_of(rule)
         self.rules.setdefault(way, rule)
         return way
+
+    def _way_of_some(self, model: Any) -> Way:
+        """Return how a model sees numeric columns that itself says which of them are bins."""
+        if (to_cut := model._to_cut(self.opened.learning())) is None:
+            return NUMBERS
+        rule = to_cut[1]
+        if all(isinstance(rule.get(n), str) and rule[n] == "mdl" for n in self.numbers):
+            return self.shared
+        uncut = {name for name in self.numbers if name not in rule}
+        # Of those that stay numbers there is nothing to be learned, as of given cut points.
+        whole = {**rule, **{name: [] for name in uncut}}
+        way = f"{_name_of(whole)} but {sorted(uncut)}"
+        self.rules[way], self.uncut[way] = whole, uncut
+        return way
+
+    def _cut_alone(self, way: Way, cuts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the cut points of the columns that are bins in a way."""
+        uncut = self.uncut.get(way, ())
+        return {name: points for name, points in cuts.items() if name not in uncut}
 
     # -- counting and fitting ------------------------------------------------------------------
 
@@ -394,7 +430,10 @@ class ComparisonRunner:
                 for runner in self.runners:
                     runner.reason = runner.reason or str(error) * (runner.way in some)
             else:
-                self.cuts |= {way: cuts for way, (cuts,) in zip(some, found, strict=True)}
+                self.cuts |= {
+                    way: self._cut_alone(way, cuts)
+                    for way, (cuts,) in zip(some, found, strict=True)
+                }
 
     def _tally(self, way: Way, *, both: bool = False) -> SharedTally:
         """Begin what is counted for models that see numeric columns in a way."""
@@ -540,10 +579,13 @@ class ComparisonRunner:
     ) -> Any:
         """Return the model fitted to rows that were counted; it scans for what was not."""
         model: Classifier = runner.make().set_params(**self.limits)
-        if runner.way != NUMBERS and "discretize" in model.get_params(deep=False):
-            model.set_params(discretize=self.rules[runner.way])
+        if runner.way != NUMBERS and runner.way not in self.uncut:
+            model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
-        model._check_suits(have)
+        model._check_suits(have, self.whole)
+        # Fitted to other rows, or to the same again, it is to read them as it does here.
+        own = {option: getattr(model, option) for option in self.reading}
+        model.set_params(**{n: self.reading[n] for n, value in own.items() if value is None})
         learning = partial(learning, missing=model._counts_missing)
         known: dict[str, Any] = {
             "besides": self.held,
@@ -775,7 +817,10 @@ class ComparisonRunner:
             scans, lambda encoder: (encoder, rules), progress=self.progress, **self.options
         )
         ways = [tally.way for tally in tallies]
-        return [dict(zip(ways, cuts, strict=True)) for cuts in zip(*found, strict=True)]
+        return [
+            {way: self._cut_alone(way, points) for way, points in zip(ways, cuts, strict=True)}
+            for cuts in zip(*found, strict=True)
+        ]
 
     def _learn_without(
         self,
@@ -1048,8 +1093,9 @@ def compare(
         "aode-missing" has missing="category", and unasked takes part only where a value of a
         category or a bin is missing);
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
-        protocol (see Notes); or {name: model}. "all" is all that the columns allow, and so is the
-        default, but for models that would take long (see Notes).
+        protocol (see Notes); or {name: model}. All read the rows alike: `columns`, `exclude`,
+        `categorical`, `domains` and `dates` are for `compare`, not for a model. "all" is all that
+        the columns allow, and so is the default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows, 10 of up to 1,000 and 5 of more: the
         fewer the rows, the more a model misses those of a fold. Of up to 20 rows as many as the
@@ -1078,7 +1124,9 @@ def compare(
     -------
     Comparison
         The leaderboard; print it, or see its `table`. `best.model` is the winner, fitted to all
-        rows, and `Calibrated` by a temperature; `best.model.model_` is without it.
+        rows, and `Calibrated` by a temperature; `best.model.model_` is without it. Models have as
+        parameters the `domains`, `categorical`, `columns`, `exclude` and `dates` by which the rows
+        were read (of an array without names not `columns` and `exclude`: they take those left).
 
     Raises
     ------
@@ -1103,8 +1151,9 @@ def compare(
     all folds and one for the counts without each. A2DE takes one scan more, for triples, and so do
     the joint models, for cells, of all folds at once where columns are categories; KDB takes one
     for its families, and one without each fold. Models whose `discretize` is neither "mdl" nor
-    that of `compare` have other bins: their cut points come from the same scans, and all models of
-    one `discretize` share one more scan for counts, and one without each fold. Leave-one-out knows
+    that of `compare`, and naive Bayes with bins of some columns or cut points in `numeric`, have
+    other bins: their cut points come from the same scans, and all models of the same bins share one
+    more scan for counts, and one without each fold. Leave-one-out knows
     neither A2DE, nor logistic regression, nor weighted naive Bayes.
 
     The figures are those of the models as they are, and the winner is chosen by them. Its
@@ -1148,15 +1197,13 @@ def compare(
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
     require_labels("compare", target)
-    how: dict[str, Any] = {
+    picks = {"categorical": categorical, "columns": columns, "exclude": exclude}
+    reading: dict[str, Any] = {
         "domains": domains,
-        "categorical": categorical,
-        "columns": columns,
-        "exclude": exclude,
+        **{n: None if some is None else several(some, n) for n, some in picks.items()},
         "dates": dates,
-        "missing": missing,
-        "threads": threads,
     }
+    how: dict[str, Any] = {**reading, "missing": missing, "threads": threads}
     opened = opened_to_learn(
         source,
         target,
@@ -1180,6 +1227,7 @@ def compare(
             loss=loss,
             race=race,
             named=named,
+            reading=reading,
         )
         with contest.repeated():
             contest.enter(wanted(models, contest, missing))
@@ -1270,17 +1318,18 @@ def wanted(
                 raise ValueError(f"{what}: {model!r}: {use_one_of(model, names)}")
             entry, candidate = known["naive-bayes" if model == PRIOR else model]
             given.make = partial(entry.load(), **{"missing": missing, **candidate.parameters})
-            made = given.make()
-            bins = made._discretizes if candidate.bins is None else candidate.bins
-            given.way = contest.way_of(made, bins=bins)
+            given.way = contest.way_of(given.make())
             given.bare, name = model == PRIOR, name or model
             given.seconds = candidate.seconds if unasked else None
             given.of_gaps = candidate.when == "gaps" and not by_name
             if not contest.suits(candidate) and contest.n_numbers:
                 given.reason = contest.not_a_number()
         elif isinstance(model, Classifier):
-            given.way = contest.way_of(model, bins=model._discretizes)
             name = name or repr(model)
+            try:
+                given.way = contest.way_of(model)
+            except SchemaError as error:
+                given.reason = str(error)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):
             raise ValueError(

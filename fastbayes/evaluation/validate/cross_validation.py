@@ -415,6 +415,7 @@ def k_fold(
     options = {name: getattr(model, name) if x is None else x for name, x in given.items()}
     params = {**model.get_params(deep=False), **options}
     require_labels("k_fold", target)
+    model._check_parameters()
     opened = opened_to_learn(
         source,
         target,

@@ -43,6 +43,7 @@ from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.estimator.base import Scans, check_learnable, forget_scorers
 from fastbayes.models.estimator.loo_base import LooScorer
+from fastbayes.models.estimator.protocol import as_counted
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.scan import engine
 from fastbayes.scan.budget import SLACK, check_limit
@@ -685,7 +686,7 @@ def fitted_without_folds(
             logger.info("%s; each fold is left out in scans of its own", error)
         else:
             check_learnable(stats, opened.source.description)
-            models = [make().fit_statistics(rest) for rest in training(stats)]
+            models = [as_counted(make()).fit_statistics(rest) for rest in training(stats)]
             return models, stats.fold_names, encoding_of(opened, [stats.schema])
     whole = engine.scan(opened.source, encoder, ("values",), folds=folds, **options)
     check_learnable(whole, opened.source.description)

@@ -257,8 +257,15 @@ class NaiveBayes(AsNetwork, Iterative):
     def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
         return DensitySpec(self.numeric).to_cut(encoder, known=known)
 
-    def _check_suits(self, stats: Any) -> None:
-        super()._check_suits(stats)
+    def _set_rule(self, discretize: Any, cuts: Mapping[str, Any]) -> None:
+        # A rule that `numeric` does not have is said by the points to which it has led.
+        rules = discretize if isinstance(discretize, Mapping) else dict.fromkeys(cuts, discretize)
+        mdl = [name for name in cuts if isinstance(r := rules.get(name, "mdl"), str) and r == "mdl"]
+        by_column = {name: points.tolist() for name, points in cuts.items()}
+        self.numeric = "mdl" if len(mdl) == len(cuts) else by_column | dict.fromkeys(mdl, "mdl")
+
+    def _check_suits(self, stats: Any, whole: str = "") -> None:
+        super()._check_suits(stats, whole)
         DensitySpec(self.numeric).check_counted(stats.schema)
 
     def _suited(self, stats: Any) -> Statistics:

@@ -21,7 +21,7 @@ from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_featur
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
-from fastbayes.models.estimator.protocol import fresh
+from fastbayes.models.estimator.protocol import as_counted, fresh
 from fastbayes.models.estimator.smoothing import CountTables, Smoothing, left_out
 from fastbayes.networks.graph.spanning import by_relevance
 from fastbayes.scan.fold_statistics import fold_positions, training
@@ -130,7 +130,8 @@ class SPODE(TreeClassifier):
         names, held_out = stats.schema.names, [stats] if folds is None else [*training(stats)]
         scorers: list[list[Posterior]] = []
         for others in held_out:
-            models = [self._with_parent(name).fit_statistics(others) for name in names]
+            like = (as_counted(self._with_parent(name)) for name in names)
+            models = [model.fit_statistics(others) for model in like]
             scorers.append(
                 [LooFamilies(model).posterior for model in models]
                 if folds is None

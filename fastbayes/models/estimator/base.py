@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,7 +20,7 @@ from fastbayes.core.date_parts import named_parts
 from fastbayes.core.domains import cast_domain, common_type, declared, domain, same_values
 from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.layout import Layout
-from fastbayes.core.picks import Picks, Selection, chosen
+from fastbayes.core.picks import Picks, Selection, by_name, chosen, several
 from fastbayes.core.schema import Schema, labels
 from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder, LookedUp
@@ -43,6 +43,7 @@ from fastbayes.models.estimator.parameters import (
     fitted,
     memory_limit,
     parameter,
+    readable_again,
     worker_threads,
 )
 from fastbayes.models.estimator.predictor import Predictor
@@ -426,6 +427,7 @@ class Classifier(TableRows):
     categorical: Picks = parameter(
         "Names, patterns or indices of columns to treat as categorical whatever their type.",
         default=None,
+        check=readable_again("columns"),
     )
     columns: Picks = parameter(
         """
@@ -433,11 +435,13 @@ class Classifier(TableRows):
         indices; all by default.
         """,
         default=None,
+        check=readable_again("columns"),
         filed=False,
     )
     exclude: Picks = parameter(
         "Columns to leave out, given in the same way; no pattern stands for the class or weight.",
         default=None,
+        check=readable_again("columns"),
         filed=False,
     )
     dates: Mapping[str, Any] | None = parameter(
@@ -564,7 +568,7 @@ class Classifier(TableRows):
             if known.classes_declared:
                 domains[opened.target] = known.classes
             # A column of nothing but nulls so far is of no kind yet, unless the user chose one.
-            picked = {*chosen(known.names, self.categorical)}
+            picked = {*chosen(known.names, by_name(self.categorical, known.columns))}
             picked |= {f.name for f in coded if not f.void}
             here = {*opened.source.schema.names} - {opened.target, opened.weight}
             here |= {f.name for f in known.features if f.column in here}
@@ -641,6 +645,13 @@ class Classifier(TableRows):
             **{f.name: f.cuts for f in known.features if f.cuts is not None},
         }
 
+    def _set_rule(self, discretize: Any, cuts: Mapping[str, Any]) -> None:
+        """Set the parameter that says how numeric columns are cut, which they all are.
+
+        `cuts` are the points by column to which the rule has led.
+        """
+        self.set_params(discretize=discretize)
+
     def _scanned(self, scans: Scans) -> Statistics:
         """Return the statistics of all rows; a subclass may need several scans."""
         return scans.count(self, {name: {} for name in self._statistics})
@@ -664,8 +675,23 @@ class Classifier(TableRows):
         self._check_suits(stats)
         return stats
 
-    def _check_suits(self, stats: Any) -> None:
-        """Raise SchemaError where rows were counted in a way that is not the model's."""
+    def _check_suits(self, stats: Any, whole: str = "") -> None:
+        """Raise SchemaError where rows were counted in a way that is not the model's.
+
+        `whole` is what they were counted for with other models, such as "a comparison": that is to
+        be asked for with the option then.
+        """
+        counted = f"the {'rows' if whole else 'statistics'} were counted"
+        not_counted = counted.replace("were", "were not")
+
+        def refuse(what: str, option: str, remedy: str) -> NoReturn:
+            if whole:
+                remedy = (
+                    f"all models of {whole} read the rows alike: ask for that with {option}, or "
+                    "leave the model out"
+                )
+            raise SchemaError(f"{what}; {remedy}")
+
         if not isinstance(stats, Statistics):
             raise SchemaError(
                 f"{type(self).__name__} is fitted from statistics of tables, as "
@@ -673,38 +699,54 @@ class Classifier(TableRows):
             )
         schema = stats.schema
         if schema.missing != self._counts_missing:
-            raise SchemaError(
-                f"the statistics were counted with missing={schema.missing!r}, the model "
-                f"has missing={self._counts_missing!r}; use one of them for both, or "
-                f"statistics.treating_missing({self._counts_missing!r})"
+            refuse(
+                f"{counted} with missing={schema.missing!r}, the model has "
+                f"missing={self._counts_missing!r}",
+                f"missing={self._counts_missing!r}",
+                "use one of them for both, or "
+                f"statistics.treating_missing({self._counts_missing!r})",
             )
-        counted = {f.name: f.values for f in schema.features}
+        for option in ("columns", "exclude"):
+            picks = several(getattr(self, option), option)
+            if not all(isinstance(pick, str) for pick in picks):
+                refuse(
+                    f"{option}={picks!r}: an index counts the columns of rows, and says nothing of "
+                    "those that were counted",
+                    f"`{option}` instead",
+                    "use names, or patterns of names",
+                )
+        values_of = {f.name: f.values for f in schema.features}
         taking = Selection.made(self.columns, self.exclude)
         if taking is not None and (other := [n for n in schema.columns if n not in taking]):
-            raise SchemaError(
-                f"the statistics were counted with column {other[0]!r}, which the model leaves out "
-                "by `columns` or `exclude`; count again with these, or change them"
+            refuse(
+                f"{counted} with column {other[0]!r}, which the model leaves out by `columns` or "
+                "`exclude`",
+                "`exclude`" if self.columns is None else "`columns`",
+                "count again with these, or change them",
             )
-        forced = {*chosen(schema.names, self.categorical)}
+        forced = {*chosen(schema.names, by_name(self.categorical, schema.columns))}
         numbers = (f for f in schema.features if f.kind == "numeric" or f.cuts is not None)
         for name in (f.name for f in numbers if f.name in forced):
-            raise SchemaError(
-                f"the statistics were counted with column {name!r} as numeric, the model has it "
-                "in `categorical`; count again with it"
+            refuse(
+                f"{counted} with column {name!r} as numeric, the model has it in `categorical`",
+                "`categorical`",
+                "count again with it",
             )
         for column, asked in (self.dates or {}).items():
             have = {part.part for part in schema.parts.get(column, ())}
             if have != {*named_parts(column, asked)}:
-                raise SchemaError(
-                    f"the statistics were not counted with the model's dates[{column!r}]; count "
-                    "again with these dates, or leave them out"
+                refuse(
+                    f"{not_counted} with the model's dates[{column!r}]",
+                    "`dates`",
+                    "count again with these dates, or leave them out",
                 )
         for name, wanted in (self.domains or {}).items():
-            values = schema.classes if name == schema.target else counted.get(name)
+            values = schema.classes if name == schema.target else values_of.get(name)
             if values is None or not _same_domain(name, wanted, values):
-                raise SchemaError(
-                    f"the statistics were not counted with the model's domains[{name!r}]; count "
-                    "again with these domains, or leave them out"
+                refuse(
+                    f"{not_counted} with the model's domains[{name!r}]",
+                    "`domains`",
+                    "count again with these domains, or leave them out",
                 )
 
     def _features_of(self, stats: Statistics) -> tuple[Sequence[str] | None, int]:

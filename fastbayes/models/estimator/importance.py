@@ -26,6 +26,7 @@ from fastbayes.models.estimator.inputs import (
     split_target,
 )
 from fastbayes.models.estimator.log_space import Floats, normalise
+from fastbayes.models.estimator.protocol import as_counted
 from fastbayes.models.estimator.smoothing import missing_as_value
 from fastbayes.statistics.bundle import Statistics
 
@@ -335,7 +336,7 @@ def _fitted_without(model: Any, j: int) -> tuple[Any, str]:
     rest = replace(schema, features=tuple(f for f in schema.features if f.name != name))
     params = {n: _params_without(p, name) for n, p in model.get_params(deep=False).items()}
     try:
-        return type(model)(**params).fit_statistics(stats.aligned(rest)), ""
+        return as_counted(type(model)(**params)).fit_statistics(stats.aligned(rest)), ""
     except (SchemaError, ValueError) as error:
         return None, f"{error}; {BY_HAND}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, dataclass_transform
 
@@ -231,6 +231,19 @@ def whole(least: int, *, besides: tuple[Any, ...] = ()) -> Check:
         if _among(value, besides):
             return
         check_whole(name, value, least, others)
+
+    return check
+
+
+def readable_again(of: str) -> Check:
+    """Return the check of what is not gone once it is read, or may be a list `of` something."""
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, Iterator):
+            raise ValueError(
+                f"{name}: an iterator can be read only once, and a model may be fitted again: use "
+                f"a list of {of}"
+            )
 
     return check
 

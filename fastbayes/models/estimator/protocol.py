@@ -263,3 +263,12 @@ M = TypeVar("M", bound=Estimator)
 def fresh(model: M, **changed: Any) -> M:
     """Return an unfitted model with the same parameters, but for those that are changed."""
     return type(model)(**{**model.get_params(deep=False), **changed})
+
+
+def as_counted(model: Any) -> Any:
+    """Return an unfitted model to learn from rows that its own options chose the columns of.
+
+    These say of columns of rows what counts of them cannot be asked again.
+    """
+    options = ("columns", "exclude", "categorical")
+    return model.set_params(**{n: None for n in model.get_params(deep=False) if n in options})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastbayes.core.errors import SchemaError, warn
 from fastbayes.core.layout import Layout
 from fastbayes.core.schema import Schema
 from fastbayes.models.estimator.information import interaction_information
-from fastbayes.models.estimator.parameters import whole
+from fastbayes.models.estimator.parameters import readable_again, whole
 from fastbayes.statistics.pair_counts import PairCounts, all_pairs
 
 ALL, AUTO = "all", "auto"
@@ -27,11 +27,7 @@ def check_interactions(name: str, value: Any) -> None:
     """Raise ValueError where this says nothing of pairs of columns."""
     if value is None or (isinstance(value, str) and value in (ALL, AUTO)):
         return
-    if isinstance(value, Iterator):
-        raise ValueError(
-            f"{name}: an iterator can be read only once, and a model may be fitted again: use a "
-            "list of pairs"
-        )
+    readable_again("pairs")(name, value)
     if isinstance(value, str) or not isinstance(value, Iterable):
         try:
             whole(1)(name, value)

@@ -458,8 +458,8 @@ class GaussianBayes(Discriminant, Classifier):
                 refuse(feature, void=getattr(book, "kind", None) == pa.null())
         return super()._scans(source, learning, first=first, progress=progress)
 
-    def _check_suits(self, stats: Any) -> None:
-        super()._check_suits(stats)
+    def _check_suits(self, stats: Any, whole: str = "") -> None:
+        super()._check_suits(stats, whole)
         self._check_numeric(stats)
 
     def _learned(self, stats: Statistics) -> Self:
