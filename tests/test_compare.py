@@ -519,6 +519,18 @@ def test_naive_bayes_of_bins__says_how_it_was_cut(discretize: Any) -> None:
         np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
 
 
+def test_options_of_a_model__that_say_less_are_those_of_the_board() -> None:
+    table = rows()
+    given: dict[str, Any] = {"categorical": ["z0", "z1"], "exclude": ["x0", "flag"]}
+    own = {"few": fb.NaiveBayes(categorical=["z0"]), "less": fb.TAN(exclude=["x0"])}
+    board = compare(table, models=own, race=False, **given)
+    for entry in board.entries:
+        model = as_judged(entry)
+        again = fresh(model).fit(table, TARGET)
+        assert again.schema_ == model.schema_
+        np.testing.assert_array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
 def test_a_model_that_reads_rows_otherwise__says_what_to_ask_for_instead() -> None:
     table = rows()
     own: dict[str, Any] = {
@@ -547,6 +559,9 @@ def test_a_model_that_reads_rows_otherwise__says_what_to_ask_for_instead() -> No
         ({"columns": ["z*", "flag", "day"], "dates": {"day": ["weekday", "elapsed"]}}, True),
         ({"exclude": [0], "categorical": -1}, True),
         ({"exclude": [2], "categorical": [0]}, False),
+        ({"exclude": "x2", "discretize": "quantile"}, False),
+        ({"columns": [0, 1, 3], "categorical": "x3", "domains": {"x3": [*range(9)]}}, False),
+        ({"exclude": 2, "discretize": {"x3": [0.5, 3.0]}}, False),
     ],
     ids=str,
 )
@@ -560,7 +575,7 @@ def test_models__read_other_rows_as_these_were_read(
     table = rows().append_column("day", days).append_column("code", pa.array(whole))
     X, y = table, TARGET
     if not of_names:
-        X = np.column_stack([np.arange(300) % 5, rng.normal(size=(300, 2)), rng.random(300)])
+        X = np.column_stack([whole % 5, rng.normal(size=(300, 2)), np.arange(300) % 7])
         y = np.array(table[TARGET].to_pylist())
     names = ["naive-bayes", "naive-bayes-bins", "tan", "logistic"]
     board = fb.compare(X, y, models=names, race=False, **given)

@@ -232,7 +232,7 @@ def test_loss_matrix__other_decisions() -> None:
         ([["x", 1], [1, 0]], "matrix of numbers"),
         ([[0, np.nan], [1, 0]], "decision 0 under truth 1 is nan"),
         ([[0, 1], [-np.inf, 0]], "decision 1 under truth 0 is -inf"),
-        (np.array([[0, 5j], [1, 0]]), "complex numbers"),
+        (np.array([[0, 5j], [1, 0]]), "^the costs are complex: a cost must be a real number"),
         ({"a": {"a": 0, "b": np.complex64(1)}, "b": {"a": 1, "b": 0}}, "'a' under truth 'b' is"),
         (np.ma.array([[0, 9.0], [1, 0]], mask=[[0, 1], [0, 0]]), "0 under truth 1 is masked"),
     ],

@@ -20,7 +20,7 @@ from pyarrow import feather
 
 import fastbayes as fb
 from fastbayes.core.errors import SchemaError
-from fastbayes.core.picks import AllButIndex, ByPick, Selection, chosen
+from fastbayes.core.picks import AllButIndex, ByPick, Selection, chosen, several
 from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.source import open_source
 from tests.commands import run
@@ -450,6 +450,25 @@ def test_an_index_of_a_model__counts_columns_wherever_it_reads_the_rows(
         ]
 
     assert figures(at) == figures(named)
+
+
+@BY_INDEX
+def test_an_index_of_a_model__is_no_matter_beside_its_own_statistics(
+    at: dict[str, Any], named: dict[str, Any]
+) -> None:
+    rows = leaking()
+
+    def figures(options: dict[str, Any]) -> list[float]:
+        models = [fb.TAN(**options), fb.SPODE(super_parent="cv", **options)]
+        fitted = [model.fit(rows, "y") for model in models]
+        return [fb.leave_one_out(model, model.statistics_, rows).log_loss for model in fitted]
+
+    assert figures(at) == figures(named)
+
+
+def test_several__are_plain_names_and_numbers() -> None:
+    assert repr(several(np.array(["a", "b"]))) == "['a', 'b']"
+    assert repr(several(("a", 1))) == "['a', 1]"
 
 
 @pytest.mark.parametrize("picks", [["k"], [1], [-2]], ids=str)

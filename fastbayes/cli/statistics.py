@@ -572,8 +572,8 @@ def _pair_fields(pairs: dict[str, Any] | None, least: str) -> dict[str, Any]:
         several = f", over the limit, as {alone} is alone: models of pairs refuse"
     elif scans > 1:
         several = (
-            f", over the limit: TAN takes {scans:,} scans, and refuses if the pairs of its tree "
-            "exceed it; others refuse"
+            f", over the limit: TAN and KDB take {scans:,} scans, and refuse if the pairs that "
+            "they keep exceed it; others refuse"
         )
     return {
         "pairs": f"{pairs['groups']:,} need {least}{size(pairs['bytes'])}{several}",

@@ -102,13 +102,12 @@ def plain_matrix(loss: Any, n_classes: int) -> NDArray[np.float64]:
         place = " under truth ".join(map(str, np.argwhere(hidden)[0].tolist()))
         raise DataError(f"the cost of decision {place} is masked: a cost must be a finite number")
     try:
-        refuse(
-            np.iscomplexobj(np.asarray(loss)),
-            "the costs are complex numbers: a cost must be a real one; pass loss.real",
-        )
-        matrix = np.array(loss, np.float64)
+        matrix = np.asarray(loss)
+        real = not np.iscomplexobj(matrix)
+        matrix = np.array(loss, np.float64) if real else matrix
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"a loss must be a matrix of numbers: {error}") from error
+    refuse(not real, "the costs are complex: a cost must be a real number; pass numpy.real(loss)")
     refuse(
         matrix.ndim != 2 or matrix.shape[1] != n_classes or not len(matrix),
         f"a loss for {n_classes} classes is (n_decisions, {n_classes}), this one has shape "

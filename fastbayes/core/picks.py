@@ -27,7 +27,7 @@ def several(picks: Picks, option: str = "categorical") -> list[str | int]:
         return [picks if isinstance(picks, str) else int(picks)]
     if not isinstance(picks, Iterable):
         raise SchemaError(f"{option}={picks!r}: use a name, or a list of names")
-    return list(picks)
+    return [str(pick) if isinstance(pick, str) else pick for pick in picks]
 
 
 def is_pattern(pick: Any) -> bool:

@@ -281,9 +281,12 @@ def plan(
         both = int(needs["pairs"].columns.sum())
         coded = tuple(f.name for f, book in encoder.features if book is not None)
         left = engine.left_for_pairs(memory_limit, share.threads, shape, share.charged)
-        scans: int | None = None
-        with suppress(MemoryLimitError):
-            scans = max(1, sum(1 for _ in runs_of_pairs(coded, widths, shape.n_classes, left)))
+        scans: int | None = 1
+        w = widths.astype(np.float64)
+        if 4 * shape.n_classes * (w.sum() ** 2 - (w * w).sum()) > left:  # bytes of all pairs
+            scans = None
+            with suppress(MemoryLimitError):
+                scans = sum(1 for _ in runs_of_pairs(coded, widths, shape.n_classes, left))
         of_pairs = PairPlan(both, scans, coded, widths, shape.n_classes, rows)
     size = iter(np.sum([need.columns for need in needs.values()], axis=0).tolist())
     number = sum(need.numbers for need in needs.values()) // max(1, shape.n_numeric)

@@ -15,7 +15,8 @@ from oracles import quadratic as naive
 
 from fastbayes.kernels.compiled.scoring import quadratic as compiled
 from fastbayes.kernels.numpy.scoring import quadratic as numpy_twin
-from fastbayes.kernels.shared.quadratic import patterns
+from fastbayes.kernels.shared import one_thread
+from fastbayes.kernels.shared.quadratic import Quadratics, patterns
 
 MODULES = [
     pytest.param(compiled, id="kernels", marks=pytest.mark.compiled),
@@ -419,3 +420,24 @@ def test_threads_may_share_a_scorer(n_classes, monkeypatch):
 
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(score, range(8))) == {expected.tobytes()}
+
+
+@pytest.mark.parametrize("p", [3, 90, 300])
+def test_products_of_matrices__are_small_enough_for_one_thread(p):
+    """Of more than eight rows of all columns BLAS wakes threads, for each piece anew."""
+    rng = np.random.default_rng(p)
+    multiplied = []
+
+    class Counted(np.ndarray):
+        def __matmul__(self, other):
+            multiplied.append(self.shape[0] * self.shape[1] * np.shape(other)[1])
+            return np.asarray(self) @ np.asarray(other)
+
+    x, mean, whiten = rng.normal(size=(50, p)), np.zeros((2, p)), rng.normal(size=(2, p, p))
+    found = Quadratics(np.zeros(2), mean, mean, whiten, np.zeros(2), None).joint(
+        x.view(Counted), relative=False
+    )
+    expected = -(np.einsum("kij,nj->nki", whiten, x) ** 2).sum(axis=2) / 2
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert 0 < max(multiplied) <= one_thread.ONE_THREAD
+    assert sum(multiplied) == 2 * x.size * p

@@ -299,6 +299,10 @@ class ComparisonRunner:
         self.numbers = [feature.name for feature, book in features if book is None]
         self.n_numbers = len(self.numbers)
         self.categorical = self.n_numbers < len(features)
+        # What the columns left of an array without names are called when they come again.
+        places = {feature.name: f"x{i}" for i, (feature, _) in enumerate(features)}
+        self.renamed = {} if named or all(n == x for n, x in places.items()) else places
+        self.categories = [places[feature.name] for feature, book in features if book is not None]
         self.n_read = 0
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
@@ -583,9 +587,9 @@ class ComparisonRunner:
             model._set_rule(self.rules[runner.way], cuts.get(runner.way, {}))
         model._check_parameters()
         model._check_suits(have, self.whole)
-        # Fitted to other rows, or to the same again, it is to read them as it does here.
-        own = {option: getattr(model, option) for option in self.reading}
-        model.set_params(**{n: self.reading[n] for n, value in own.items() if value is None})
+        # Fitted to other rows, or to the same again, it is to read them as it does here: options of
+        # its own agree, and may say less.
+        model.set_params(**self.reading)
         learning = partial(learning, missing=model._counts_missing)
         known: dict[str, Any] = {
             "besides": self.held,
@@ -598,7 +602,18 @@ class ComparisonRunner:
         model._learned(stats)
         names, n_features = model._features_of(stats)
         model._set_features(names if self.named else None, n_features)
+        if self.renamed:
+            model.set_params(**self._renamed(model.get_params(deep=False)))
         return model
+
+    def _renamed(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options that name columns, with the names that the columns left have by place."""
+        found: dict[str, Any] = {
+            option: {self.renamed.get(name, name): said for name, said in options[option].items()}
+            for option in ("domains", "discretize", "numeric")
+            if isinstance(options.get(option), Mapping)
+        }
+        return found | ({"categorical": self.categories} if options["categorical"] else {})
 
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
         """Return a model fitted without a fold, of which nothing is said but how it scores.
@@ -1328,7 +1343,7 @@ def wanted(
             name = name or repr(model)
             try:
                 given.way = contest.way_of(model)
-            except SchemaError as error:
+            except ValueError as error:  # a SchemaError is one
                 given.reason = str(error)
             given.make = partial(type(model), **model.get_params(deep=False))
         elif isinstance(model, BayesianNetwork):

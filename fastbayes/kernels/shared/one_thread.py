@@ -9,11 +9,12 @@ from collections.abc import Iterator
 ONE_THREAD = 1 << 17
 
 
-def pieces(n_rows: int, each: int, fewest: int = 1) -> Iterator[slice]:
-    """Yield stretches of rows that take so many multiplications each, few enough together.
+def pieces(n: int, each: int, fewest: int = 1) -> Iterator[slice]:
+    """Yield stretches of n rows, or columns, few enough to be multiplied on one thread.
 
-    fewest  rows of a stretch, however many these take
+    each    multiplications that one of them takes
+    fewest  of a stretch, however many these take
     """
     step = max(fewest, ONE_THREAD // max(each, 1))
-    for first in range(0, n_rows, step):
+    for first in range(0, n, step):
         yield slice(first, first + step)

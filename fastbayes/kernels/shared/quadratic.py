@@ -96,8 +96,11 @@ class Quadratics:
                 deviation = (x - self.mean[c]) - self.rest[c]
                 matrix = self.whiten[c % len(self.whiten)].T
                 for some in pieces(len(x), matrix.size, fewest=FEWEST):
-                    z = deviation[some] @ matrix
-                    squares[some, c] = (z * z).sum(axis=1)
+                    rows, sums = deviation[some], 0.0
+                    for columns in pieces(len(matrix), rows.size):
+                        z = rows @ matrix[:, columns]
+                        sums = sums + (z * z).sum(axis=1)
+                    squares[some, c] = sums
             near = (squares.min(axis=1) < self.limit(relative)) & (squares.sum(axis=1) < np.inf)
             if self.dof is None:
                 result = self.start - squares / 2

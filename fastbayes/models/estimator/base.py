@@ -681,16 +681,16 @@ class Classifier(TableRows):
         `whole` is what they were counted for with other models, such as "a comparison": that is to
         be asked for with the option then.
         """
-        counted = f"the {'rows' if whole else 'statistics'} were counted"
-        not_counted = counted.replace("were", "were not")
+        what = "the rows" if whole else "the statistics"
+        counted, not_counted = f"{what} were counted", f"{what} were not counted"
 
-        def refuse(what: str, option: str, remedy: str) -> NoReturn:
+        def unsuited(why: str, option: str, remedy: str) -> NoReturn:
             if whole:
                 remedy = (
                     f"all models of {whole} read the rows alike: ask for that with {option}, or "
                     "leave the model out"
                 )
-            raise SchemaError(f"{what}; {remedy}")
+            raise SchemaError(f"{why}; {remedy}")
 
         if not isinstance(stats, Statistics):
             raise SchemaError(
@@ -699,7 +699,7 @@ class Classifier(TableRows):
             )
         schema = stats.schema
         if schema.missing != self._counts_missing:
-            refuse(
+            unsuited(
                 f"{counted} with missing={schema.missing!r}, the model has "
                 f"missing={self._counts_missing!r}",
                 f"missing={self._counts_missing!r}",
@@ -709,7 +709,7 @@ class Classifier(TableRows):
         for option in ("columns", "exclude"):
             picks = several(getattr(self, option), option)
             if not all(isinstance(pick, str) for pick in picks):
-                refuse(
+                unsuited(
                     f"{option}={picks!r}: an index counts the columns of rows, and says nothing of "
                     "those that were counted",
                     f"`{option}` instead",
@@ -718,7 +718,7 @@ class Classifier(TableRows):
         values_of = {f.name: f.values for f in schema.features}
         taking = Selection.made(self.columns, self.exclude)
         if taking is not None and (other := [n for n in schema.columns if n not in taking]):
-            refuse(
+            unsuited(
                 f"{counted} with column {other[0]!r}, which the model leaves out by `columns` or "
                 "`exclude`",
                 "`exclude`" if self.columns is None else "`columns`",
@@ -727,7 +727,7 @@ class Classifier(TableRows):
         forced = {*chosen(schema.names, by_name(self.categorical, schema.columns))}
         numbers = (f for f in schema.features if f.kind == "numeric" or f.cuts is not None)
         for name in (f.name for f in numbers if f.name in forced):
-            refuse(
+            unsuited(
                 f"{counted} with column {name!r} as numeric, the model has it in `categorical`",
                 "`categorical`",
                 "count again with it",
@@ -735,7 +735,7 @@ class Classifier(TableRows):
         for column, asked in (self.dates or {}).items():
             have = {part.part for part in schema.parts.get(column, ())}
             if have != {*named_parts(column, asked)}:
-                refuse(
+                unsuited(
                     f"{not_counted} with the model's dates[{column!r}]",
                     "`dates`",
                     "count again with these dates, or leave them out",
@@ -743,7 +743,7 @@ class Classifier(TableRows):
         for name, wanted in (self.domains or {}).items():
             values = schema.classes if name == schema.target else values_of.get(name)
             if values is None or not _same_domain(name, wanted, values):
-                refuse(
+                unsuited(
                     f"{not_counted} with the model's domains[{name!r}]",
                     "`domains`",
                     "count again with these domains, or leave them out",

@@ -208,7 +208,7 @@ def number(
     One that is not 0 is at least `least`. The values `besides` are allowed, too.
     """
     wanted = ">= 0" if above is None else f"> {above:g}"
-    wanted += f", {least:g} at least if not 0" * (least > 0)
+    wanted += f", {least:g} at least{' if not 0' * (above is None)}" * (least > 0)
     wanted += f", {most:g} at most" * (most < math.inf)
     wanted += "".join(f", or {value!r}" for value in besides)
 

@@ -266,9 +266,9 @@ def fresh(model: M, **changed: Any) -> M:
 
 
 def as_counted(model: Any) -> Any:
-    """Return an unfitted model to learn from rows that its own options chose the columns of.
+    """Clear the options by which an unfitted model chooses columns, and return it.
 
-    These say of columns of rows what counts of them cannot be asked again.
+    Its statistics were counted by these options, which they cannot be asked for again.
     """
     options = ("columns", "exclude", "categorical")
     return model.set_params(**{n: None for n in model.get_params(deep=False) if n in options})

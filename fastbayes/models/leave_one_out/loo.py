@@ -8,7 +8,7 @@ from typing import Any
 from fastbayes.core.errors import SchemaError
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.loo_base import LooScorer
-from fastbayes.models.estimator.protocol import fresh
+from fastbayes.models.estimator.protocol import as_counted, fresh
 from fastbayes.models.estimator.store import packed, unpacked
 from fastbayes.models.leave_one_out.loo_quadratic import check_apart
 from fastbayes.models.numeric.gaussian import GaussianBayes
@@ -24,21 +24,23 @@ def unfitted_loo_scorer(model: Any, stats: Statistics) -> LooScorer:
     was not.
     """
     kind_of(model)
+    own = getattr(model, "statistics_", None) is stats
     if getattr(model, "_reads_rows", False):
         _check_chosen(model, f"super_parent={model.super_parent!r}")
         like = model._with_parent(model.super_parent_)
+        like = as_counted(like) if own else like
         return loo_scorer(like.fit_statistics(stats), chosen=True)
-    like = fresh(model)
+    like = as_counted(fresh(model)) if own else fresh(model)
     if getattr(model, "select", None) is None:
         return loo_scorer(like.fit_statistics(stats))
     _check_chosen(model, f"select={model.select!r}")
-    own = model.statistics_
-    if stats.schema != own.schema or stats.values != own.values:
+    counted = model.statistics_
+    if stats.schema != counted.schema or stats.values != counted.values:
         raise SchemaError(
             f"the {type(model).__name__} selected its structure by other rows than those of the "
             "statistics: pass its own, model.statistics_"
         )
-    return loo_scorer(like._learned(own))
+    return loo_scorer(like._learned(counted))
 
 
 def _check_chosen(model: Any, how: str) -> None:
