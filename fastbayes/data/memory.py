@@ -326,6 +326,8 @@ def _dated(values: Any) -> Any:
     if any(value is not None and type(value) is not kind for value in cells):
         return values
     found = np.array(cells, np.dtype(kind))
+    if len({value.dtype for value in cells if value is not None}) == 1:
+        return found
     for row, value in enumerate(cells):
         if value is not None and found[row].astype(value.dtype) != value:  # numpy wraps around
             raise OverflowError(
