@@ -14,10 +14,13 @@ def run() -> None:
     # Until a command runs there is nothing to clean up: Ctrl-C ends imports without a traceback.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if sys.stderr is None:
-        # The caller has closed it. Remarks and errors would be printed on stdout instead, and the
-        # first file that is written might be what libraries of C take for stderr.
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    # Of the standard streams the caller may have closed some: the first file that is written would
+    # be what libraries of C take for stderr.
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(null)
+    if sys.stderr is None:  # or remarks and errors would be printed on stdout
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     from fastbayes.cli import main
 
     _without_pandas()

@@ -382,6 +382,27 @@ def test_numpy__dates_of_several_units_in_a_list() -> None:
     far = [np.datetime64("5000-01-01"), *mixed[1:3], np.datetime64(1, "ns")]
     with pytest.raises(DataError, match=r"column 'c' .*row 0: .*5000-01-01.* is beyond what .*ns"):
         fb.count({"c": far, "y": y}, "y")
-    for other, said in (("2020-01-02", "a string"), (np.timedelta64(1, "h"), "a duration")):
-        with pytest.raises(DataError, match=f"column 'c', row 1: .* is {said}, .* a date; make"):
-            fb.count({"c": [days[0], other, *days[2:]], "y": y}, "y")
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "kinds"),
+    [
+        (np.datetime64("2020-01-01"), "2020-01-02", ("date of numpy", "string")),
+        (
+            np.datetime64("2020-01-01"),
+            np.timedelta64(1, "h"),
+            ("date of numpy", "duration of numpy"),
+        ),
+        (np.datetime64("2020-01-01"), dt.date(2020, 1, 2), ("date of numpy", "date")),
+        (np.datetime64("2020-01-01"), dt.datetime(2020, 1, 2), ("date of numpy", "timestamp")),
+        (np.timedelta64(1, "h"), dt.timedelta(1), ("duration of numpy", "duration")),
+        (dt.datetime(2020, 1, 2), dt.date(2020, 1, 2), ("timestamp", "date")),
+        (dt.time(1), "01:00", ("time of day", "string")),
+    ],
+)
+def test_dates_and_durations__beside_others_are_named(
+    first: Any, other: Any, kinds: tuple[str, str]
+) -> None:
+    said = f"column 'c', row 1: .* is a {kinds[1]}, but row 0 holds .*, a {kinds[0]}; make"
+    with pytest.raises(DataError, match=said):
+        fb.count({"c": [first, other, first], "y": [*"aba"]}, "y")

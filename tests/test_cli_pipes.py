@@ -285,6 +285,20 @@ def test_a_stream__that_is_closed_costs_no_result(closed: str, model: Path, tmp_
     assert ended("inspect", tmp_path / "nothing.csv") == (1, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="closes file descriptors as a shell does")
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_stream__that_is_closed_is_no_file_that_is_written(closed: str, tmp_path: Path) -> None:
+    """Libraries of C print to descriptor 2, whatever that is."""
+    code = (
+        "import sys\nfrom fastbayes.__main__ import run\n"
+        "try:\n    run()\nfinally:\n    file = open(sys.argv.pop(), 'w')\n"
+        "    print(file.fileno() > 2, sys.stderr.fileno(), file=file)"
+    )
+    words = [sys.executable, "-c", code, "--version", str(tmp_path / "a")]
+    subprocess.run(["sh", "-c", f"{shlex.join(words)} {closed}"], check=True)
+    assert (tmp_path / "a").read_text() == "True 2\n"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
 def test_a_remark__that_cannot_be_printed_costs_no_model(tmp_path: Path) -> None:
     data = parquet(tennis(300), tmp_path / "d.parquet")

@@ -327,3 +327,7 @@ def test_label_that_ends_in_nul__is_refused(labels: list[str]) -> None:
         fb.NaiveBayes().fit({"a": list("pq") * 6}, y)
     with pytest.raises(fb.DataError, match=said):
         fb.GaussianNB().fit(np.ones((12, 1)), np.array(y, object))
+    with pytest.raises(fb.DataError, match=said):
+        fb.GaussianNB().fit(np.ones((12, 1)), y)
+    with pytest.raises(fb.DataError, match=said):
+        fb.GaussianNB().partial_fit(np.ones((12, 1)), ["b"] * 12, classes=[*labels, "b"])

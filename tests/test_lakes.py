@@ -23,6 +23,7 @@ from stores import KEYS, serving
 import fastbayes as fb
 from fastbayes.data import text
 from fastbayes.data.filesource import open_all
+from fastbayes.data.paths import find_files
 from fastbayes.data.source import open_source
 
 
@@ -293,6 +294,21 @@ def test_files__that_appear_or_vanish_while_they_are_read(tmp_path: Path) -> Non
     last = lake / "day=2026-11-03" / "part.parquet"
     with pytest.raises(fb.DataError, match=r"11-03/part\.parquet: no such file or directory"):
         fb.count(Disturbed(lake, last.unlink), "y")
+
+
+def test_files__that_are_passed_over_are_so_by_globs_too(tmp_path: Path) -> None:
+    kept = ["a.csv", "d=1/a.csv", ".d=1/a.csv", "_d=1/a.csv", "b/.d=1/_e=1/a.csv"]
+    others = ["_a.csv", ".a.csv", "_a=1.csv", ".a=1.csv", "_d=1/_a=1.csv", ".d/a.csv", "_d/a.csv"]
+    for name in (*kept, *others):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x,y\n1,a\n2,b\n")
+
+    def found(named: str) -> list[str]:
+        files = find_files(tmp_path / named).files
+        return sorted(Path(file.path).relative_to(tmp_path).as_posix() for file in files)
+
+    assert found("") == found("**") == sorted(kept)
+    assert found("*=1/a.csv") == sorted(kept[1:4])
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,8 @@ def test_one_class__is_named_as_a_plain_value() -> None:
         (np.array([["n"], ["y"]]), "is no list of values"),
         (["n", "y", 1], "1 at place 2 is of another kind than 'n'"),
         ([True, 1], "1 at place 1 is of another kind than True"),
-        ([0, 1, 1.5], "1.5 at place 2 is no whole number"),
+        (["n", "y", "n\0"], r"label 'n\\x00' ends in NUL"),
+        (np.array(["n", "y", "n\0"], object), r"label 'n\\x00' ends in NUL"),
         ([0, 1, np.inf], "inf at place 2 is infinite"),
     ],
 )
@@ -207,7 +209,21 @@ def test_classes__are_a_list_or_an_array(classes: Any) -> None:
     assert fb.NaiveBayes().partial_fit(X, Y, classes=classes).classes_.tolist() == ["n", "w", "y"]
 
 
-def test_classes__of_a_column_may_be_fractions() -> None:
-    table = pa.table({"a": ["u", "v"], "y": [0.5, 1.0]})
-    model = fb.NaiveBayes().partial_fit(table, "y", classes=[0.5, 1, 1.5])
-    assert model.classes_.tolist() == [0.5, 1.0, 1.5]
+def test_classes__are_fractions_where_the_labels_of_fit_may_be() -> None:
+    frame, labels = {"a": ["u", "v"]}, [0.5, 1.0]
+    pairs: list[tuple[Any, Any]] = [({**frame, "y": labels}, "y")]
+    pairs += [(frame, kind(labels)) for kind in (pd.Series, pa.array)]
+    for rows, y in pairs:
+        model = fb.NaiveBayes().partial_fit(rows, y, classes=[0.5, 1, 1.5])
+        assert model.classes_.tolist() == [0.5, 1.0, 1.5]
+    with pytest.raises(fb.DataError, match="Unknown label type: continuous"):
+        fb.NaiveBayes().partial_fit(frame, labels, classes=[0.5, 1, 1.5])
+
+
+def test_classes__may_be_members_of_an_enumeration_of_text() -> None:
+    class Answer(StrEnum):
+        NO = "n"
+
+    for classes in ([Answer.NO, "w", "y"], ["w", "y", Answer.NO]):
+        model = fb.NaiveBayes().partial_fit(X, Y, classes=classes)
+        assert model.classes_.tolist() == ["n", "w", "y"]

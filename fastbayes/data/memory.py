@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -326,6 +327,8 @@ def _dated(values: Any) -> Any:
     if any(value is not None and type(value) is not kind for value in cells):
         return values
     found = np.array(cells, np.dtype(kind))
+    if len({value.dtype for value in cells if value is not None}) == 1:
+        return found
     for row, value in enumerate(cells):
         if value is not None and found[row].astype(value.dtype) != value:  # numpy wraps around
             raise OverflowError(
@@ -377,8 +380,12 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "truth value": (bool, np.bool_),
     "string": (str,),
     "byte string": (bytes,),
-    "date": (np.datetime64,),
-    "duration": (np.timedelta64,),  # numpy's integers, too
+    "date of numpy": (np.datetime64,),
+    "duration of numpy": (np.timedelta64,),  # one of numpy's integers, too
+    "timestamp": (datetime,),  # a date, too
+    "date": (date,),
+    "time of day": (time,),
+    "duration": (timedelta,),
     "number": (int, float, np.integer, np.floating, Decimal),
 }
 

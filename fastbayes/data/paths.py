@@ -283,7 +283,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
         child
         for child in inside
         if child.type == pafs.FileType.File
-        and not child.base_name.startswith(".")
+        and not child.base_name.startswith((".", "_"))
         and not _hidden(child.path[len(root) :])
         and not child.path.endswith(OWN)
     ]
@@ -432,12 +432,12 @@ def _match(
         return
     selector = pafs.FileSelector(base or ".", allow_not_found=True)
     for info in _inside(fs, selector):
-        name = info.base_name
-        if name.startswith(".") and not part.startswith("."):
+        name, folder = info.base_name, info.type == pafs.FileType.Directory
+        partition = folder and "=" in name  # which a shell would pass over, but a directory has
+        if name.startswith(".") and not part.startswith(".") and not partition:
             continue
         if not base and info.path.startswith("./") and isinstance(info, pafs.FileInfo):
             info = fs.get_file_info(info.path[2:])
-        folder = info.type == pafs.FileType.Directory
         if part == "**":
             if not rest and not folder and not name.startswith("_") and not name.endswith(OWN):
                 yield info

@@ -575,8 +575,7 @@ class Classifier(TableRows):
             domains = {f.name: f.values for f in coded if f.declared and f.name in here} | domains
             categorical = sorted(picked & here)
         if classes is not None:
-            # A column of a table may hold fractions as classes, an array of labels may not.
-            domains[opened.target] = declared_classes(classes, fractions=isinstance(y, str))
+            domains[opened.target] = declared_classes(classes)
         taken = (opened.target, opened.weight)
         features = [name for name in opened.source.schema.names if name not in taken]
         dates = self.dates

@@ -564,6 +564,9 @@ def check_labels(estimator: Any, y: Any, known: NDArray[Any] | None = None) -> N
     """
     require_labels(f"This {type(estimator).__name__} estimator", y)
     array = np.asarray(worded(y))
+    listed = array.dtype.kind == "U" and isinstance(y, (list, tuple))
+    if listed and any(isinstance(label, str) and label.endswith("\0") for label in y):
+        array = np.asarray(y, dtype=object)  # numpy takes NUL for the end of a text
     if array.ndim == 2 and array.shape[1] == 1:
         modules = sys.modules.get("sklearn.exceptions")
         warn(
@@ -620,12 +623,11 @@ def _check_strings(labels: NDArray[Any]) -> None:
             )
 
 
-def declared_classes(classes: Any, *, fractions: bool) -> list[Any]:
-    """Return the classes that are known beforehand, sorted, each once.
+def declared_classes(classes: Any) -> list[Any]:
+    """Return the classes that are known beforehand, each once.
 
     They are a list, a tuple or an array of one dimension, of values of one kind: text, truth values
-    or numbers, which have `fractions` only where the labels are a column of a table. Raises
-    DataError, which names the value, where they are not.
+    or numbers. Raises DataError, which names the value, where they are not.
     """
     remedy = "pass a list of all classes, as ['no', 'yes']"
     if isinstance(classes, (pa.Array, pa.ChunkedArray)):
@@ -651,16 +653,14 @@ def declared_classes(classes: Any, *, fractions: bool) -> list[Any]:
             )
         if isinstance(value, float) and math.isinf(value):
             raise DataError(f"{what} is infinite, which is no class; leave it out")
-        if isinstance(value, float) and not (value.is_integer() or fractions):
-            raise DataError(
-                f"{what} is no whole number, which classes in an array are; write them as text"
-            )
-    return list(np.unique(np.asarray(values)).tolist())
+    return list(dict.fromkeys(values))
 
 
 def _kind_of_label(value: Any) -> type:
-    """Return the type of a label, of which all numbers have one."""
-    return float if is_number(value) else type(value)
+    """Return the type of a label, of which all numbers have one, and all texts."""
+    if is_number(value):
+        return float
+    return str if isinstance(value, str) else type(value)
 
 
 def encode_labels(
