@@ -511,7 +511,7 @@ def test_inspect__plans_pairs_of_data(data: Path) -> None:
     tight = (*told, "--memory-limit", limit)
     scans = fb.plan(str(data), "late", pairs=True, threads=2, memory_limit=limit).pairs.scans
     assert answer(*tight)["plan"]["pairs"]["scans"] == scans > 1
-    assert f"TAN takes {scans} scans" in run(*tight).stdout
+    assert f"TAN and KDB take {scans} scans" in run(*tight).stdout
     wide = [f"v{i}" for i in range(1500)]
     many = parquet(pa.table({"a": wide, "b": wide, "y": ["n", "p"] * 750}), data.with_name("w"))
     tightest = ("inspect", many, "--target", "y", "--pairs", "--memory-limit", "5M")
