@@ -58,7 +58,7 @@ from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import MOST, blended, calibration, fields, learned, listed, plain, say, show
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError, refuse
-from fastbayes.core.files import FULL, check_apart
+from fastbayes.core.files import check_apart
 from fastbayes.core.text_tables import cell, lines_of
 from fastbayes.data.pipes import FORMATS
 from fastbayes.evaluation.calibrate.posterior_maps import MAPS
@@ -321,14 +321,10 @@ def predict(
     with bar("predicting", source) as progress:
         try:
             done = fb.predict_to(fitted, source, target, loss=matrix, progress=progress, **options)
-        except (OSError, fb.DataError) as error:
-            failed = error if isinstance(error, OSError) else error.__cause__
-            if target is output or not isinstance(failed, OSError):
-                raise
-            if failed is not error and failed.errno not in FULL:
-                raise
-            failed.filename = failed.filename or OF_STDOUT
-            raise failed from None
+        except OSError as error:
+            if target is not output and error.filename is None:
+                error.filename = OF_STDOUT
+            raise
     if target is not output:
         return
     summary = {

@@ -194,7 +194,7 @@ def domain(name: str, values: Any) -> pa.Array:
 
 
 def known_values(values: pa.Array) -> pa.Array:
-    """Return categorical values as they are told apart: NaN is missing, and -0.0 is 0.0."""
+    """Return categorical values, of doubles with null for NaN and 0.0 for -0.0."""
     if not pa.types.is_floating(values.type):
         return values
     return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), pc.add(values, 0.0))

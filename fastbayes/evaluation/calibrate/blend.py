@@ -23,7 +23,7 @@ from fastbayes.data.folds import FEW_OF_BLEND, Folds
 from fastbayes.data.segments import check_rereadable, read_only_once
 from fastbayes.evaluation.calibrate.held_out_members import held_out_members
 from fastbayes.evaluation.calibrate.pools import MOST_HELD, HeldPosteriors, Pools, cross_fitted
-from fastbayes.evaluation.validate.comparison import ComparisonRunner
+from fastbayes.evaluation.validate.comparison import ComparisonRunner, reading_by
 from fastbayes.evaluation.validate.member_rows import MemberRows
 from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.explanation import LEAST_NATS, Explanation
@@ -335,7 +335,7 @@ class Blend(TableRows):
             race=False,
             named=named,
             whole="a blend",
-            reading={option: getattr(self, option) for option in READING},
+            reading=reading_by(**{option: getattr(self, option) for option in READING}),
         )
         with contest.repeated():
             found = held_out_members(

@@ -255,6 +255,13 @@ def without_columns(batch: Batch) -> Batch:
     return replace(batch, codes=(), missing=batch.missing[:0], numeric=())
 
 
+def reading_by(**options: Any) -> dict[str, Any]:
+    """Return which options say how rows are read, picks as lists that can be read twice."""
+    said = {name: value for name, value in options.items() if value is not None}
+    picks = said.keys() & {"categorical", "columns", "exclude"}
+    return said | {name: several(said[name], name) for name in picks}
+
+
 class ComparisonRunner:
     """Models on the same rows: counted together, scored together.
 
@@ -283,12 +290,9 @@ class ComparisonRunner:
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
         self.named, self.whole = named, whole
-        picks = ("categorical", "columns", "exclude")
-        given = (reading or {}).items()
-        listed = {name: several(value, name) if name in picks else value for name, value in given}
         # A model of an array without names takes the columns that are left, and no others.
         all_columns = () if named else ("columns", "exclude")
-        self.reading = {n: value for n, value in listed.items() if value and n not in all_columns}
+        self.reading = {n: said for n, said in (reading or {}).items() if n not in all_columns}
         # How a model is asked for that would take long.
         self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -1212,12 +1216,9 @@ def compare(
         raise ValueError("validation='leave_one_out' has no folds: leave one of the two out")
     number = number_of_folds(folds)
     require_labels("compare", target)
-    picks = {"categorical": categorical, "columns": columns, "exclude": exclude}
-    reading: dict[str, Any] = {
-        "domains": domains,
-        **{n: None if some is None else several(some, n) for n, some in picks.items()},
-        "dates": dates,
-    }
+    reading = reading_by(
+        domains=domains, categorical=categorical, columns=columns, exclude=exclude, dates=dates
+    )
     how: dict[str, Any] = {**reading, "missing": missing, "threads": threads}
     opened = opened_to_learn(
         source,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 # Multiplications of a product that runs on one thread: others cost more than such products take,
 # and more threads than the caller asked for would wait for each other.
 ONE_THREAD = 1 << 17
+# Rows of a product of matrices, at least: of less it is one with vectors, which takes longer.
+FEWEST = 8
 
 
 def pieces(n: int, each: int, fewest: int = 1) -> Iterator[slice]:

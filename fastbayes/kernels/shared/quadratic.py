@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.one_thread import pieces
+from fastbayes.kernels.shared.one_thread import FEWEST, pieces
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
 
 Flags = NDArray[np.bool_]
@@ -20,8 +20,6 @@ LARGEST = float(np.finfo(np.float64).max)
 KEPT = 2**26
 # Products of a scaled matrix and rows at a time.
 PRODUCTS = 2**18
-# Rows of a product of matrices, at least: of one it is a product with a vector, which takes longer.
-FEWEST = 8
 # An exponent below that of every product of numbers.
 LOW = -(2**20)
 

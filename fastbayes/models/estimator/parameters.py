@@ -236,7 +236,7 @@ def whole(least: int, *, besides: tuple[Any, ...] = ()) -> Check:
 
 
 def readable_again(of: str) -> Check:
-    """Return the check of what is not gone once it is read, or may be a list `of` something."""
+    """Return the check that a value is no iterator: a list `of` something in place of it."""
 
     def check(name: str, value: Any) -> None:
         if isinstance(value, Iterator):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -354,4 +355,6 @@ def _check_workers(rows: Any, name: str, kind: str, *, parts: bool) -> None:
 
 def _name(path: str | os.PathLike[str] | BinaryIO) -> str:
     """Return what messages call the target."""
-    return os.fspath(path) if isinstance(path, str | os.PathLike) else "the output"
+    if isinstance(path, str | os.PathLike):
+        return os.fspath(path)
+    return "standard output" if path is getattr(sys.stdout, "buffer", None) else "the output"

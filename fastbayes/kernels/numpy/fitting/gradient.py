@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.one_thread import ONE_THREAD, pieces
+from fastbayes.kernels.shared.one_thread import FEWEST, ONE_THREAD, pieces
 
-# Rows of a product of matrices, at least: of less it is none.
-FEWEST = 8
 # What a multiplication of a product of matrices takes, over what a term of a row does otherwise;
 # products with directions that a step of Newton's method takes, about.
 CHEAPER, PRODUCTS = 1 / 80, 16
