@@ -305,6 +305,11 @@ class NumberCalls:
         self.columns[:, p.MORE] = sizes
         self.columns[:, p.TABLE] = sizes < 8 * self._begun[:, p.ROWS]
 
+    @property
+    def arrays(self) -> list[NDArray[np.int64]]:
+        """Memory that belongs to one thread."""
+        return [self.columns]
+
     def complete(self) -> bool:
         """Return whether all was read, in the room that there is."""
         columns = self.columns

@@ -1,6 +1,8 @@
 """Sums of the numbers of a row group, by calls that are noted down once.
 
-A column is read and added block after block while it is in the cache, without Python in between.
+What is added up of each column for itself is read and added column by column, block after block;
+scatter matrices a few rows of all columns at a time. So numbers are added while they are in the
+cache, without Python in between.
 Of row groups that are alike the calls are made again: the numbers are read to where those of the
 first one lay, and added to sums that begin anew. What is added up of numbers is one set for each
 row group, whose bits depend on the order of rows.
@@ -9,8 +11,9 @@ row group, whose bits depend on the order of rows.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -19,15 +22,19 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import LookedUp
+from fastbayes.data.number_rows import NumberRows
 from fastbayes.data.segments import LateNumbers
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import address_of
 from fastbayes.statistics.base import FEW_CLASSES, Statistic
+from fastbayes.statistics.class_scatter import ClassScatter
 from fastbayes.statistics.parts import GrowingStatistics
 from fastbayes.statistics.registry import kind_of
 
 # Numbers of one call, which no signal interrupts: some tenths of a second.
 MOST_NUMBERS = 1 << 27
+# Bytes of the sums of blocks that are held apart, so that several threads make them.
+MOST_APART = 1 << 24
 
 
 class RepeatedSums:
@@ -64,34 +71,52 @@ class RepeatedSums:
     ) -> None:
         self._wanted, self._weighted = empty.wanted, empty.weighted
         self._n_classes, self._cells, n = rows.n_classes, rows.cells, rows.n_rows
-        self._parts = {name: empty.empty(name, shape) for name in empty.wanted}
-        self._by_column = all(part.by_column for part in self._parts.values())
-        self.reader = numbers.again(together=not self._by_column)
+        parts = {name: empty.empty(name, shape) for name in empty.wanted}
+        self._by_column = all(part.by_column for part in parts.values())
+        calls = numbers.again(together=not self._by_column)
+        self.reader: Any = calls if self._by_column else NumberRows(calls)
         self._threads = numbers.threads
         self._classes = np.zeros(n, codes)
-        # Whether the order of additions tells which classes a block lacks, and how many did.
-        self._every, self._absent = rows.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
+        # Whether the order of additions tells which classes a block lacks; and how many did, or
+        # hold what calls do not add.
+        self._every, self._left = rows.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
         self._kernels = dispatch.load("reading.repeat", rows.coding)
         whole = n - n % BLOCK_ROWS
         blocks = [(first, BLOCK_ROWS) for first in range(0, whole, BLOCK_ROWS)]
         blocks += [(whole, n - whole)] if whole < n else []
+        works: list[tuple[Callable[[], None], int, int]]
         works = [(partial(rows.write_classes, self._classes), n, 1)]
         if self._every:
             works += [(partial(self._note_absent, *block), n, 1) for block in blocks]
-        columns, adding = [*range(len(self.reader.columns))], []
-        if self._by_column:  # what is done to the first one is done to the next
-            adding.append((partial(self._add, [0], blocks), 1, len(columns)))
+        adding: list[tuple[Callable[[], None], int, int]]
+        if self._by_column:  # what is done to the first column is done to the next
+            self._hold(parts, 1)
+            adding = [(partial(self._add, blocks), 1, len(calls.columns))]
             self._moving = self._of_columns()
         else:
-            for alike in (blocks[: whole // BLOCK_ROWS], blocks[whole // BLOCK_ROWS :]):
-                if alike:
-                    adding.append((partial(self._add, columns, alike[:1]), alike[0][1], len(alike)))
-            self._moving = [(self._classes, self._classes.itemsize)]
-        held = self.reader, self._parts, self._classes  # not this, which holds the calls
+            works.append((self.reader.find, n, 1))
+            # Several threads add blocks to sums of their own.
+            size = len(blocks) * sum(part.nbytes for part in parts.values())
+            apart = self._threads > 1 and size <= MOST_APART
+            self._hold(parts, len(blocks) if apart else 1)
+            alike = blocks[: n // BLOCK_ROWS], blocks[n // BLOCK_ROWS :]
+            adding = [(partial(self._add_few, *some[0]), 1, len(some)) for some in alike if some]
+            self._moving = [(self._classes, self._classes.itemsize * BLOCK_ROWS)]
+            if apart:
+                self._moving += [(array, array.strides[0]) for array in self._arrays]
+        held = self.reader, self._arrays, self._classes  # not this, which holds the calls
         self._coding, self._adding = (
             [self._kernels.BlockCalls(_noted(work), *times, held) for work, *times in some]
             for some in (works, adding)
         )
+
+    def _hold(self, parts: Mapping[str, Statistic], n: int) -> None:
+        """Hold n such sets of sums of no rows, which are to be added up."""
+        self._arrays: list[NDArray[Any]] = []
+        self._sums: dict[str, list[Statistic]] = {}
+        for name, part in parts.items():
+            self._sums[name], arrays = part.side_by_side(n)
+            self._arrays += arrays
 
     @classmethod
     def of(
@@ -101,25 +126,30 @@ class RepeatedSums:
         kinds = {kind_of(name).class_codes(rows.n_classes) for name in empty.wanted}
         if len(kinds) != 1 or rows.n_rows * len(numbers.names) > MOST_NUMBERS:
             return None
-        if numbers.threads > 1 and not all(kind_of(name).by_column for name in empty.wanted):
-            return None  # the others can only read ahead
+        by_column = all(kind_of(name).by_column for name in empty.wanted)
+        if not by_column and {*empty.wanted} != {ClassScatter.name}:
+            return None
         codes = kinds.pop()
         compiled = dispatch.compiled(rows.coding) and not dispatch.interpreted()
         if not compiled or rows.n_classes > np.iinfo(codes).max:
             return None
-        return cls(numbers, empty, shape, rows, codes)
+        made = cls(numbers, empty, shape, rows, codes)
+        one = numbers.threads == 1 or by_column
+        # Of sums in one place, or of numbers decoded before, other threads can only read ahead.
+        return made if one or (len(made._moving) > 1 and not made.reader.whole) else None
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
         """Memory that belongs to one thread."""
-        return [self._classes, self._absent, self.reader.columns, *_arrays(self._parts)]
+        return [self._classes, self._left, *self.reader.arrays, *self._arrays]
 
     def elsewhere(self) -> Self:
         """Return the same for another thread."""
         other = copy.copy(self)
         other.reader, other._classes = self.reader.elsewhere(), np.zeros_like(self._classes)
-        other._absent = np.zeros_like(self._absent)
-        other._parts = {name: part.blank() for name, part in self._parts.items()}
+        other._left = np.zeros_like(self._left)
+        first = {name: parts[0] for name, parts in self._sums.items()}
+        other._hold(first, max(map(len, self._sums.values())))
         return other
 
     def made(self) -> GrowingStatistics | None:
@@ -136,24 +166,24 @@ class RepeatedSums:
     def begin(self, descriptor: int, places: NDArray[np.int64]) -> None:
         """Begin with the numbers of a row group of an open file: see `AlikeParts`."""
         self.reader.begin(descriptor, *places)
-        for array in [self._absent, *_arrays(self._parts)]:
+        for array in [self._left, *self._arrays]:
             array[...] = 0
 
     def end(self) -> GrowingStatistics | None:
         """Return the sums; None if Python must read these numbers: to say what is wrong, too."""
         known = self._by_column or not self.reader.gaps()
-        finite = all(bool(np.isfinite(array).all()) for array in _arrays(self._parts))
-        if not (self.reader.complete() and known and finite) or self._absent[0]:
+        finite = all(bool(np.isfinite(array).all()) for array in self._arrays)
+        if not (self.reader.complete() and known and finite) or self._left[0]:
             return None
         sums = GrowingStatistics(self._wanted, weighted=self._weighted)
-        sums.held = {name: part.copy() for name, part in self._parts.items()}
+        sums.held = {name: reduce(add, parts).copy() for name, parts in self._sums.items()}
         return sums
 
     def _of_columns(self) -> list[tuple[NDArray[Any], int]]:
         """Return arrays that hold something of each column, and its bytes."""
         columns = self.reader.columns
         moving = [(columns, columns.strides[0])]
-        for part in self._parts.values():
+        for (part,) in self._sums.values():
             first, last = part.of_number(0).arrays(), part.of_number(len(columns) - 1).arrays()
             for key, array in part.arrays().items():
                 apart = address_of(last[key]) - address_of(first[key])
@@ -163,17 +193,24 @@ class RepeatedSums:
     def _note_absent(self, first: int, n: int) -> None:
         marks = np.zeros(self._n_classes, np.bool_)
         note = dispatch.load("reading.encode", self._cells).note_absent
-        note(self._classes[first : first + n], marks, self._absent)
+        note(self._classes[first : first + n], marks, self._left)
 
-    def _add(self, columns: list[int], blocks: list[tuple[int, int]]) -> None:
-        """Add columns to the sums, block after block: the first row and the rows of each."""
+    def _add(self, blocks: list[tuple[int, int]]) -> None:
+        """Add a column to the sums, block after block: the first row and the rows of each."""
         none = np.zeros(0, np.bool_)
         for first, n in blocks:
-            numbers = tuple(self.reader.read(j, n) for j in columns)
-            how = self._n_classes, (), none, numbers, None, self._cells, self._every
-            batch = Batch(n, self._classes[first : first + n], *how)
-            for part in self._parts.values():
-                (part.of_number(columns[0]) if self._by_column else part).update(batch)
+            how = self._n_classes, (), none, (self.reader.read(0, n),), None, self._cells
+            batch = Batch(n, self._classes[first : first + n], *how, self._every)
+            for (part,) in self._sums.values():
+                part.of_number(0).update(batch)
+
+    def _add_few(self, first: int, n: int) -> None:
+        """Add a block to the scatter matrices, a few rows of all columns at a time."""
+        (parts,) = self._sums.values()
+        part = parts[first // BLOCK_ROWS % len(parts)]
+        assert isinstance(part, ClassScatter)
+        read = partial(self.reader.read, first, n)
+        part.add_few(self._classes[first : first + n], read, self._left)
 
 
 def _noted(work: Callable[[], None]) -> list[Any]:
@@ -182,7 +219,3 @@ def _noted(work: Callable[[], None]) -> list[Any]:
     with dispatch.recording(calls):
         work()
     return calls
-
-
-def _arrays(parts: dict[str, Statistic]) -> list[NDArray[Any]]:
-    return [array for part in parts.values() for array in part.arrays().values()]

@@ -363,6 +363,12 @@ class Statistic:
         }
         return self._holding(made)
 
+    def side_by_side(self, n: int) -> tuple[list[Self], list[NDArray[Any]]]:
+        """Return n such statistics of no rows, and the arrays in which theirs are side by side."""
+        arrays = {k: np.stack([held] * n) for k, held in self.blank().arrays().items()}
+        parts = [self._holding({k: held[i] for k, held in arrays.items()}) for i in range(n)]
+        return parts, [*arrays.values()]
+
     def of_number(self, j: int) -> Self:
         """Return what is held of one numeric column: what is added to it is added here."""
         held = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -139,6 +139,29 @@ class ClassScatter(Statistic):
             vars(self).update(vars(self + self._holding(whole)))
         known = np.where(gaps, 0.0, 1.0 if weight is None else weight)
         add(columns, y, here, known, *self._held(), missing=True)
+
+    def add_few(
+        self,
+        classes: Classes,
+        read: Callable[[int], Iterator[tuple[NDArray[np.uint64], int]]],
+        left: NDArray[np.int64],
+    ) -> None:
+        """Add rows of all classes whose numbers are read a few rows at a time, by noted calls.
+
+        Parameters
+        ----------
+        classes
+            (n_rows,) uint32.
+        read
+            Yields where the columns of the next rows are, of no more than so many, and their
+            number.
+        left
+            (1,) 1 is added where the rows must be added in another way: a number is missing, or a
+            mean is far from the first row.
+        """
+        shape, add = self.shape, dispatch.load("counting.scatter").add_few
+        here = np.arange(shape.n_classes)
+        add(read, shape.n_numeric, classes, here, *self._held(), left)
 
     def _held(self) -> tuple[Floats, Floats, Floats, Floats]:
         return self.count, self.mean, self.rest, self.scatter

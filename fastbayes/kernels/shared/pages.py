@@ -31,8 +31,9 @@ from __future__ import annotations
     STATUS,
     FILE,
     GAPS,
-) = range(26)
-N_COLUMN = 26
+    STRETCHES,  # of the file in which its numbers stand as they are, 0 if they do not
+) = range(27)
+N_COLUMN = 27
 
 # Where numbers are read block by block, from a file, it is the same row: FILE is the descriptor of
 # the open file; BEGIN a place in it, that of the first page that was not decoded; MORE and ROWS

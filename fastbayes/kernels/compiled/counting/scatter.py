@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from llvmlite import ir
@@ -158,20 +158,25 @@ PRODUCTS, MOMENTS, ADDED, ADDED_IF_KNOWN = range(4)
 FIRST_ROWS = 128
 
 _NOWHERE = readonly(np.empty(0, np.int64))
-# Where these are among the parts of `add_block`.
+# Where these are among the marks and the parts of `add_block`.
+_SIZE, _START, _WANTED, _FAR, _SEEN = range(5)
 _TOTAL, _MEAN, _REST = range(3)
 
 _X, _OUT, _GROUP = reads("float64"), writes("float64"), reads("uint32")
 _TABLE, _TABLES = writes("float64", 2), writes("float64", 3)
+_SCRATCH = (
+    *(writes("int64", 2), writes("int32"), writes("uint64"), _OUT, _OUT, _TABLE),
+    *(_TABLES, _OUT, _OUT, _TABLES, _TABLES),
+)
+_HELD = _OUT, _TABLE, _TABLE, _TABLES
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_block": [
-        (
-            *(reads("uint64"), _GROUP, weight, reads("int64"), "int64"),
-            *(writes("int64", 2), writes("int32"), writes("uint64"), _OUT, _OUT, _TABLE),
-            *(_TABLES, _OUT, _OUT, _TABLES, _TABLES, _OUT, _TABLE, _TABLE, _TABLES),
-        )
+        (reads("uint64"), _GROUP, weight, reads("int64"), "int64", *_SCRATCH, *_HELD)
         for weight in ("none", _X)
     ],
+    "begin_rows": [_SCRATCH],
+    "add_rows": [(writes("uint64"), _GROUP, *_SCRATCH)],
+    "end_rows": [(reads("int64"), *_SCRATCH, *_HELD, writes("int64"))],
     "put_known": [(_X, _GROUP, _X, _OUT, _OUT)],
     "mirror": [(_TABLES,)],
 }
@@ -204,6 +209,34 @@ def add_scatter(
     what = ADDED if missing else ADDED_IF_KNOWN
     held = count, mean, rest, scatter
     return _block(what, columns, group, len(here), weight, readonly(here), held)[0]
+
+
+def add_few(
+    read: Callable[[int], Iterator[tuple[NDArray[np.uint64], int]]],
+    n_columns: int,
+    group: NDArray[np.unsignedinteger],
+    here: Ints,
+    count: Floats,
+    mean: Floats,
+    rest: Floats,
+    scatter: Floats,
+    left: Ints,
+) -> None:
+    """Add the moments of rows that are read a panel at a time: bit by bit what `add_scatter` adds.
+
+    read   yields addresses of the columns of the next rows, of no more than so many, and their
+           number
+    left   OUT  (1,) int64   += 1 if nothing was added: a value is missing, or a group needs its
+           rows once more
+    count, mean, rest, scatter  OUT  moments of all rows, to which these are added
+    """
+    group, begin = _grouped(group), 0
+    own = _Memory.of(len(group), n_columns, len(here))
+    call(begin_rows, *own)
+    for places, n in read(len(own.slot)):
+        call(add_rows, places, readonly(group[begin : begin + n]), *own)
+        begin += n
+    call(end_rows, readonly(here), *own, count, mean, rest, scatter, left)
 
 
 def block_products(
@@ -247,22 +280,47 @@ def _block(
     if held is None:
         in_python()  # what is returned is looked at
     columns = [in_one_piece(x) for x in columns]
-    n, p = len(group), len(columns)
-    padded = -(-p // WIDTH) * WIDTH
-    rows = max(1, min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups)))
-    rows = -(-rows // WIDTH) * WIDTH
-    count, parts = np.empty(n_groups), np.empty((3, n_groups, padded))
-    scatter = np.empty((n_groups, padded, padded))
-    own = count, parts[_MEAN], parts[_REST], scatter  # where nothing is added to others
+    p = len(columns)
+    own = _Memory.of(len(group), p, n_groups)
+    count, (_, mean, rest), scatter = own.counted, own.parts, own.scatter
     done = call(
         add_block,
         *(addresses(columns, [*range(p)]), _grouped(group)),
-        *(None if weight is None else readonly(weight), here, what),
-        *(np.empty((5, n_groups), np.int64), np.empty(rows, np.int32), np.empty(padded, np.uint64)),
-        *(np.empty(rows), np.empty(rows + 1), np.empty((n_groups, padded))),
-        *(_panel(padded // WIDTH, rows + 1), np.empty(p), count, parts, scatter, *(held or own)),
+        *(None if weight is None else readonly(weight), here, what, *own),
+        *(held or (count, mean, rest, scatter)),  # these where nothing is added to others
     )
-    return done != 0, count, parts[:, :, :p], scatter[:, :p, :p]
+    return done != 0, count, own.parts[:, :, :p], scatter[:, :p, :p]
+
+
+class _Memory(NamedTuple):
+    """Memory to work on a block in: see `add_block`."""
+
+    marks: Ints
+    slot: NDArray[np.int32]
+    whole: NDArray[np.uint64]
+    zeros: Floats
+    roots: Floats
+    shift: Floats
+    panel: Floats
+    row: Floats
+    counted: Floats
+    parts: Floats
+    scatter: Floats
+
+    @classmethod
+    def of(cls, n: int, p: int, n_groups: int) -> Self:
+        """Return memory for n rows of p columns."""
+        padded = -(-p // WIDTH) * WIDTH
+        rows = max(1, min(n, max(PANEL_ROWS, PANEL // max(1, p), GROUP_ROWS * n_groups)))
+        rows = -(-rows // WIDTH) * WIDTH
+        return cls(
+            np.empty((5, n_groups), np.int64),
+            np.empty(rows, np.int32),
+            np.empty(padded, np.uint64),
+            *(np.empty(rows), np.empty(rows + 1), np.empty((n_groups, padded))),
+            *(_panel(padded // WIDTH, rows + 1), np.empty(p), np.empty(n_groups)),
+            *(np.empty((3, n_groups, padded)), np.empty((n_groups, padded, padded))),
+        )
 
 
 def _panel(blocks: int, rows: int) -> Floats:
@@ -284,7 +342,8 @@ def add_block(
     weight   IN   (n,) float64 or None   rows of weight 0 are left out
     here     IN   (n_groups,) int64   which groups these are of all, where moments are added to them
     what     IN   PRODUCTS, MOMENTS, ADDED, ADDED_IF_KNOWN
-    marks    OUT  (5, n_groups) int64   scratch
+    marks    OUT  (5, n_groups) int64   scratch: rows of a group, its first slot, whether its rows
+                  are wanted, whether its mean is far from the shift, whether it was seen
     slot     OUT  (rows,) int32   scratch: rows of a panel, a multiple of WIDTH
     whole    OUT  (padded,) uint64   scratch: p is filled up to a multiple of WIDTH
     zeros    OUT  (rows,) float64   scratch
@@ -297,35 +356,24 @@ def add_block(
     scatter  OUT  (n_groups, padded, padded) float64   of products the lower half
     counts, means, rests, scatters  OUT  moments of all rows, to which these are added
     """
-    size, start, wanted, far = marks[0], marks[1], marks[2], marks[3]
-    total, mean, rest = parts[_TOTAL], parts[_MEAN], parts[_REST]
-    fill(zeros, 0, zeros.size, 0.0)
-    fill(roots, 0, roots.size, 1.0)
-    for g in range(count.size):
-        count[g] = 0.0
-        fill(shift[g], 0, whole.size, 0.0)
-        for k in range(parts.shape[0]):
-            fill(parts[k, g], 0, whole.size, 0.0)
-        for i in range(whole.size):
-            fill(scatter[g, i], 0, whole.size, 0.0)
+    wanted, far, total, mean = marks[_WANTED], marks[_FAR], parts[_TOTAL], parts[_MEAN]
+    begin_block(marks, zeros, roots, shift, count, parts, scatter)
     if what == ADDED_IF_KNOWN:
         for i in range(places.size):
             for r in range(min(group.size, FIRST_ROWS)):
                 if np.isnan(number_at(places[i], U(r))):
                     return 0
-    fill(wanted, 0, wanted.size, 1)
     if what != PRODUCTS:
-        put_shift(places, group, weight, marks[4], shift)
+        put_shift(places, group, weight, marks[_SEEN], shift)
     for _ in range(2):
         for begin in range(0, group.size, slot.size):
             end = min(group.size, begin + slot.size)
-            sort_rows(group, weight, wanted, begin, end, count, size, start, slot, roots)
-            put_panel(places, group, weight, shift, begin, end, slot, whole, zeros, roots, panel)
-            add_panel(panel, roots, size, start, total, scatter)
+            add_range(places, group, weight, begin, end, marks, slot, whole, zeros, roots, shift,
+                      panel, count, total, scatter)  # fmt: skip
         if what == PRODUCTS:
             return 1
         fill(far, 0, far.size, 0)
-        if from_sums(places.size, shift, wanted, count, total, mean, rest, scatter, far) == 0:
+        if from_sums(places.size, shift, marks, count, parts, scatter) == 0:
             break
         for g in range(far.size):
             wanted[g] = far[g]
@@ -334,45 +382,117 @@ def add_block(
                 for i in range(places.size):
                     shift[g, i], total[g, i] = mean[g, i], 0.0
                     fill(scatter[g, i], 0, whole.size, 0.0)
-    if what == ADDED_IF_KNOWN:
-        for g in range(count.size):
-            for i in range(places.size):
-                if np.isnan(mean[g, i]):
-                    return 0
+    if what == ADDED_IF_KNOWN and is_missing(places.size, mean):
+        return 0
+    merge_groups(here, row, count, parts, scatter, counts, means, rests, scatters)
+    return 1
+
+
+@kernel
+def begin_rows(marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter):
+    """Begin a block of rows that come a panel at a time: see `add_few`; scratch as `add_block`."""
+    begin_block(marks, zeros, roots, shift, count, parts, scatter)
+
+
+@kernel
+def add_rows(
+    places, group, marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter
+):
+    """Add the rows of a panel; places (p,) uint64 and group (n,) uint32 are theirs."""
+    put_shift(places, group, None, marks[_SEEN], shift)
+    add_range(places, group, None, 0, group.size, marks, slot, whole, zeros, roots, shift, panel,
+              count, parts[_TOTAL], scatter)  # fmt: skip
+
+
+@kernel
+def end_rows(
+    here, marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter, counts,
+    means, rests, scatters, left,
+):  # fmt: skip
+    """Add the moments of a block to those of all rows, or 1 to `left`."""
+    fill(marks[_FAR], 0, count.size, 0)
+    n_far = from_sums(row.size, shift, marks, count, parts, scatter)
+    if n_far > 0 or is_missing(row.size, parts[_MEAN]):
+        left[0] += 1
+    else:
+        merge_groups(here, row, count, parts, scatter, counts, means, rests, scatters)
+
+
+@helper
+def begin_block(marks, zeros, roots, shift, count, parts, scatter):
+    """Begin with no row of any group; all are wanted, none was seen."""
+    fill(zeros, 0, zeros.size, 0.0)
+    fill(roots, 0, roots.size, 1.0)
+    fill(marks[_WANTED], 0, count.size, 1)
+    fill(marks[_SEEN], 0, count.size, 0)
+    padded = shift.shape[1]
+    for g in range(count.size):
+        count[g] = 0.0
+        fill(shift[g], 0, padded, 0.0)
+        for k in range(parts.shape[0]):
+            fill(parts[k, g], 0, padded, 0.0)
+        for i in range(padded):
+            fill(scatter[g, i], 0, padded, 0.0)
+
+
+@helper
+def add_range(
+    places, group, weight, begin, end, marks, slot, whole, zeros, roots, shift, panel, count, total,
+    scatter,
+):  # fmt: skip
+    """Add the products of some rows, as many as a panel holds: see `add_block`."""
+    size, start, wanted = marks[_SIZE], marks[_START], marks[_WANTED]
+    sort_rows(group, weight, wanted, begin, end, count, size, start, slot, roots)
+    put_panel(places, group, weight, shift, begin, end, slot, whole, zeros, roots, panel)
+    add_panel(panel, roots, size, start, total, scatter)
+
+
+@helper
+def is_missing(p, mean):
+    """Return whether a value of some group is missing, so that its mean is NaN."""
+    for g in range(mean.shape[0]):
+        for i in range(p):
+            if np.isnan(mean[g, i]):
+                return True
+    return False
+
+
+@helper
+def merge_groups(here, row, count, parts, scatter, counts, means, rests, scatters):
+    """Add the moments of groups, which are `here` of all, to those of all rows."""
+    mean, rest = parts[_MEAN], parts[_REST]
     for k in range(here.size):
         if count[k] > 0.0:
             g = here[k]
             merge(count[k], mean[k], rest[k], scatter[k], row, counts[g], means[g], rests[g],
                   scatters[g])  # fmt: skip
             counts[g] += count[k]
-    return 1
 
 
 @helper
 @scalar
-def put_shift(places, group, weight, first, shift):
-    """Find one row of each group, and write it: shift[g, i] = x_i[first r with group[r] = g].
+def put_shift(places, group, weight, seen, shift):
+    """Write one row of each group that was not seen: shift[g, i] = x_i[first r with group[r] = g].
 
     places  IN   (p,) uint64   addresses of the columns
     group   IN   (n,) uint32
     weight  IN   (n,) float64 or None   rows of weight 0 are passed over
-    first   OUT  (n_groups,) int64   scratch
-    shift   OUT  (n_groups, >= p) float64   as it was where there is none, 0 for what is not finite
+    seen    OUT  (n_groups,) int64   1 from then on
+    shift   OUT  (n_groups, >= p) float64   0 for what is not finite
     """
-    fill(first, 0, first.size, -1)
-    left = first.size
+    left = 0
+    for g in range(seen.size):
+        left += 1 - seen[g]
     r = U(0)
     while r < U(group.size) and left > 0:
         g = U(group[r])
-        if first[g] < 0 and (weight is None or weight[r] > 0.0):
-            first[g] = r
+        if seen[g] == 0 and (weight is None or weight[r] > 0.0):
+            seen[g] = 1
             left -= 1
-        r += U(1)
-    for g in range(first.size):
-        if first[g] >= 0:
             for i in range(places.size):
-                value = number_at(places[i], U(first[g]))
+                value = number_at(places[i], r)
                 shift[g, i] = value if np.isfinite(value) else 0.0
+        r += U(1)
 
 
 @helper
@@ -520,22 +640,21 @@ def add_tile(panel, a, b, roots, first, n, sums, total):
 
 @helper
 @scalar
-def from_sums(p, shift, wanted, count, total, mean, rest, scatter, far):
+def from_sums(p, shift, marks, count, parts, scatter):
     """Turn sums into moments: mean + rest = shift + Σwd / Σw, scatter = Σwddᵀ - Σwd Σwdᵀ / Σw.
 
     Return how many groups are far.
 
     p        IN   columns; all arrays have room for more
     shift    IN   (n_groups, p) float64
-    wanted   IN   (n_groups,) int64   groups with 0 are left as they are
+    marks    OUT  (5, n_groups) int64   _WANTED: groups with 0 are left as they are; _FAR: 0 at
+                  entry, 1 where a shift so far from the mean cost digits
     count    IN   (n_groups,) float64   Σw
-    total    IN   (n_groups, p) float64   Σwd
-    mean     OUT  (n_groups, p) float64
-    rest     OUT  (n_groups, p) float64
+    parts    OUT  (3, n_groups, p) float64   Σwd; mean; rest
     scatter  OUT  (n_groups, p, p) float64   at entry the lower half of Σwddᵀ
-    far      OUT  (n_groups,) int64   0 at entry, 1 where a shift so far from the mean cost digits
     """
-    n_far = 0
+    wanted, far, n_far = marks[_WANTED], marks[_FAR], 0
+    total, mean, rest = parts[_TOTAL], parts[_MEAN], parts[_REST]
     for g in range(count.size):
         n = count[g]
         if not (wanted[g] and n > 0.0):

@@ -35,7 +35,7 @@ from fastbayes.kernels.shared import pages as p
 
 U = np.uint64
 # The longest structure of a page header, in structures within structures.
-_DEPTH = 4
+HEADER_DEPTH = 4
 _ALL_KNOWN = U(0x0101010101010101)
 _HEADER_FIELDS, _STRUCTURES = np.array(p.HEADER_FIELDS), np.array(p.STRUCTURES)
 _PAGE_FIELDS = np.array(p.PAGE_FIELDS)
@@ -83,7 +83,7 @@ def listing(
     source: NDArray[np.uint8], columns: NDArray[np.int64], pages: NDArray[np.int64]
 ) -> tuple[NDArray[Any], ...]:
     """Return the arguments of `find_pages` for these of `list_pages`."""
-    scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
+    scratch = np.empty(p.N_PAGE, np.int64), np.empty(HEADER_DEPTH, np.int64)
     return (readonly(source), columns, pages, *scratch)
 
 
@@ -162,7 +162,7 @@ def read_numbers(
     out         OUT  (n_columns, room) uint8   values of each column behind LEAD bytes, with SLACK
                      bytes behind them
     """
-    scratch = np.empty(p.N_PAGE, np.int64), np.empty(_DEPTH, np.int64)
+    scratch = np.empty(p.N_PAGE, np.int64), np.empty(HEADER_DEPTH, np.int64)
     # The system writes to `source` and `out`; what unpacks pages is compiled for bytes that are
     # read. Both are given, so that whoever copies noted calls sees what is written.
     given = columns, turn, source, readonly(source), unpacked, flags
@@ -196,7 +196,7 @@ def take_parts(descriptor, parts, out):
 
 @kernel
 def find_pages(source, columns, pages, page, fields):
-    """Read headers; see `list_pages`; page (N_PAGE,) and fields (_DEPTH,) are scratch."""
+    """Read headers; see `list_pages`; page (N_PAGE,) and fields (HEADER_DEPTH,) are scratch."""
     n, x = 0, span_of(source)
     for c in range(columns.shape[0]):
         column = columns[c]
@@ -298,7 +298,7 @@ def want(columns, turn, n):
 
 @kernel
 def put_numbers(columns, turn, room, source, unpacked, flags, page, fields, before, seen, out):
-    """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (_DEPTH,) are scratch.
+    """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (HEADER_DEPTH,) are scratch.
 
     Pages are read to where their values belong, some bytes behind: most are stored as they are, and
     only move. Once one of a column is not, those behind it are read to `room`. `source` is `room`,
@@ -661,8 +661,7 @@ def mark_known(body, at, end, n, out, place):
 
     If not all are, a byte of each row tells, from a place on.
     """
-    run, start = read_varint(body, at, end)
-    if 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1:
+    if one_run(body, at, end, n):
         return n
     status = unpack_runs(body, at, end, 1, 1, span_of(out), place, n, 1)
     if status != p.SOUND:
@@ -671,6 +670,13 @@ def mark_known(body, at, end, n, out, place):
     for r in range(place, place + n):
         known += out[U(r)]
     return known
+
+
+@helper
+def one_run(body, at, end, n):
+    """Return whether one run of levels says that n rows are known."""
+    run, start = read_varint(body, at, end)
+    return 0 <= start < end and run & 1 == 0 and run >> 1 >= n and byte(body, start) == 1
 
 
 @helper
