@@ -17,7 +17,7 @@ import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError
 from fastbayes.data.number_chunks import NumberCalls
-from fastbayes.data.number_rows import NumberRows
+from fastbayes.data.number_panels import NumberPanels
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
@@ -67,13 +67,13 @@ def written(table: pa.Table, path: Path, **options: Any) -> Path:
 
 
 @contextmanager
-def stored(path: Path) -> Iterator[tuple[NumberRows, NumberCalls, list[str]]]:
+def stored(path: Path) -> Iterator[tuple[NumberPanels, NumberCalls, list[str]]]:
     """Open the numbers of the first row group."""
     (segment, *_) = open_source(str(path)).within(1 << 30, 1).segments(1 << 16)
     names = [f.name for f in pq.read_schema(path) if f.type == pa.float64()]
     with segment.apart(names) as (_, numbers):
         calls = numbers.again(together=True)
-        yield NumberRows(calls), calls, names
+        yield NumberPanels(calls), calls, names
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -129,7 +129,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noting(self: RepeatedSums) -> Any:
         sums = end(self)
-        assert isinstance(self.reader, NumberRows)
+        assert isinstance(self.reader, NumberPanels)
         found.append(sums is not None)
         return sums
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS, Batch
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import LookedUp
-from fastbayes.data.number_rows import NumberRows
+from fastbayes.data.number_panels import NumberPanels
 from fastbayes.data.segments import LateNumbers
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.columns import address_of
@@ -34,7 +34,7 @@ from fastbayes.statistics.registry import kind_of
 # Numbers of one call, which no signal interrupts: some tenths of a second.
 MOST_NUMBERS = 1 << 27
 # Bytes of the sums of blocks that are held apart, so that several threads make them.
-MOST_APART = 1 << 24
+MOST_APART = 1 << 22
 
 
 class RepeatedSums:
@@ -74,7 +74,7 @@ class RepeatedSums:
         parts = {name: empty.empty(name, shape) for name in empty.wanted}
         self._by_column = all(part.by_column for part in parts.values())
         calls = numbers.again(together=not self._by_column)
-        self.reader: Any = calls if self._by_column else NumberRows(calls)
+        self.reader: Any = calls if self._by_column else NumberPanels(calls)
         self._threads = numbers.threads
         self._classes = np.zeros(n, codes)
         # Whether the order of additions tells which classes a block lacks; and how many did, or

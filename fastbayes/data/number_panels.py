@@ -22,7 +22,7 @@ from fastbayes.kernels.shared.columns import address_of
 LEAST_STRETCH, FEW_STRETCHES = 1 << 12, 16
 
 
-class NumberRows:
+class NumberPanels:
     """Columns of numbers, read by calls that can be noted down for one block of rows of many.
 
     Where numbers stand in the file as they are, no more of them is read than is worked on: it stays
