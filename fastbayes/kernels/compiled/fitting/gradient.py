@@ -477,7 +477,7 @@ class _Sweep:
         result[0] = sums[0]
         result[gradient.numeric] = sums[1:]
         members = _members(plan)
-        for tile in range(gradient.tiles):
+        for tile in range(gradient.tiles if length else 0):
             part = acc[tile * length : (tile + 1) * length]
             take_apart(part, width, tile * width, *members, result)
         return loss, result
@@ -495,7 +495,7 @@ class _Sweep:
     def _filled(self, plan: GradientPlan, length: int) -> Floats:
         gradient, members = self._gradient, _members(plan)
         table = aligned(gradient.tiles * length, np.float64)
-        for tile in range(gradient.tiles):
+        for tile in range(gradient.tiles if length else 0):
             part = table[tile * length : (tile + 1) * length]
             fill_cells(self._theta, gradient.width, tile * gradient.width, *members, part)
         return readonly(table)
