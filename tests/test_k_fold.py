@@ -16,6 +16,8 @@ from refitting import TARGET, WEIGHT, counted, random_rows
 from scoring import evaluate_probabilities
 
 import fastbayes as fb
+from fastbayes.core.batch import BLOCK_ROWS
+from fastbayes.data.encode import filtered
 from fastbayes.data.folds import WithoutFold
 from fastbayes.scan.discretization import cuts_by_rules, numeric_cuts
 from fastbayes.scan.opening import opened_to_learn
@@ -143,6 +145,30 @@ def test_cuts__of_one_scan_are_those_of_a_scan_without_each_fold(weight: str | N
     assert not np.array_equal(learned[0]["z"], learned[1]["z"]) or not np.array_equal(
         learned[0]["x"], learned[1]["x"]
     )
+
+
+def test_rows_without_a_fold__those_of_a_table_of_one_block_are_picked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, picked = pa.table({"x": range(12), "y": [*"ab"] * 6}), list[int]()
+
+    def noted(rows: Any, keep: NDArray[np.bool_]) -> Any:
+        picked.append(rows.num_rows)
+        return filtered(rows, keep)
+
+    monkeypatch.setattr("fastbayes.data.folds.filtered", noted)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for data, reads in ((table, [12]), (tmp_path / "rows.parquet", [12, 12])):
+        opened = opened_to_learn(data, "y", folds=3)
+        assert opened.folds is not None
+        rest, found = WithoutFold(opened.source, opened.folds, 0), list[pa.Table]()
+        picked.clear()
+        for _ in range(2):
+            blocks = (b for segment in rest.segments(BLOCK_ROWS) for b in segment.batches())
+            found.append(pa.concat_tables(pa.Table.from_batches([block]) for block in blocks))
+        assert found[0].num_rows == 8
+        assert found[0] == found[1]
+        assert picked == reads
 
 
 @pytest.mark.parametrize(

@@ -266,13 +266,18 @@ def scrambled(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class WithoutFold(SourceView):
-    """A source without the rows of one fold, or with these alone."""
+    """A source without the rows of one fold, or with these alone.
+
+    Those of a table in memory of a block or less are picked once: several models read them.
+    """
 
     whole = False
 
     def __init__(self, source: Source, folds: Folds, fold: int, *, alone: bool = False) -> None:
         super().__init__(source)  # `n_rows` stays the source's: an upper bound
         self.folds, self.fold, self.alone = folds, fold, alone
+        few = source.in_memory and source.n_rows is not None and source.n_rows <= BLOCK_ROWS
+        self._picked: dict[Any, list[pa.RecordBatch]] | None = {} if few else None
 
     def only(self, columns: Sequence[str]) -> Source:
         """Return the source with these of its columns."""
@@ -282,6 +287,14 @@ class WithoutFold(SourceView):
 
     def view(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a segment that are there."""
+        if self._picked is None:
+            return self._pick(segment)
+        key = segment.index, segment.first_row, segment.n_rows
+        if key not in self._picked:
+            self._picked[key] = [*self._pick(segment)]
+        return iter(self._picked[key])
+
+    def _pick(self, segment: Segment) -> Iterator[pa.RecordBatch]:
         done = 0
         for rows in segment.batches():
             kept = (self.folds.of(segment, done, rows) == self.fold) == self.alone

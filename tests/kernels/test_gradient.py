@@ -337,6 +337,12 @@ def test_same_direction_of_all_classes__product_is_nothing(module):
 
 
 @pytest.mark.compiled
+def test_each_column_of_numbers_starts_a_cache_line():
+    case = problem(1, 12, 3, [], p=3)
+    numbers = compiled.Gradient(case.layout).packed(case.batch, None).numbers
+    assert not any(column.ctypes.data % 64 for column in numbers)
+
+
 def test_joined_codes_take_a_third_of_a_one_hot_matrix():
     case = problem(1, 1_000, 2, [4] * 24)
     packed = compiled.Gradient(case.layout).packed(case.batch, None)

@@ -20,7 +20,7 @@ from fastbayes.models.discrete.averaged import Averaged, some_of_each
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, memory_limit, number, parameter
 from fastbayes.models.estimator.sampling import value_codes
-from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs
+from fastbayes.models.estimator.smoothing import CountTables, Smoothing, logs, totals_within
 from fastbayes.scan.budget import default_limit
 from fastbayes.statistics import TripleCounts
 from fastbayes.statistics.bundle import Statistics
@@ -71,8 +71,8 @@ class TripleTables:
         """
         cells = self.cells
         n = self._given(i, j, a, b)
-        known = np.add.reduceat(n, cells.offsets[:-1], axis=1)
-        table = smoothing.ratio_within(n, known, cells.choices, cells.feature)
+        known = totals_within(n, cells.offsets)
+        table = smoothing.ratio_within(n, known, cells.choices, cells.offsets)
         table[:, cells.hidden] = 1.0
         return table
 

@@ -34,10 +34,10 @@ class Without(Smoothing):
         return super().ratio(without(n), without(total), cells)
 
     def ratio_within(
-        self, n: Floats, total: Floats, cells: NDArray[Any], of: NDArray[np.intp]
+        self, n: Floats, total: Floats, cells: NDArray[Any], bounds: NDArray[np.int64]
     ) -> Floats:
         """Return `ratio` of cells, by the totals of their distributions."""
-        return super().ratio_within(without(n), without(total), cells, of)
+        return super().ratio_within(without(n), without(total), cells, bounds)
 
 
 class LooRows(NamedTuple):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError
 from fastbayes.core.iteration import Found, Step, Steps, converged
+from fastbayes.kernels import dispatch
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.statistics import PairCounts, ValueCounts
 
@@ -50,25 +51,18 @@ class Smoothing:
             return np.asarray(np.where(below > 0, (n + mass) / below, limit))
 
     def ratio_within(
-        self, n: Floats, total: Floats, cells: NDArray[Any], of: NDArray[np.intp]
+        self, n: Floats, total: Floats, cells: NDArray[Any], bounds: NDArray[np.int64]
     ) -> Floats:
         """Return `ratio` of cells (n, n_cells, K), by the totals of their distributions.
 
-        total  (n, n_distributions, K)
-        cells  (n_distributions,) cells of each
-        of     (n_cells,) the distribution that a cell is of
+        total   (n, n_distributions, K)
+        cells   (n_distributions,) values that each shares its mass among
+        bounds  (n_distributions + 1,) first cell of each, and the number of all cells
         """
-        mass, k = self.mass(cells), n.shape[-1]
-        whole = (total + (cells * mass)[:, None]).reshape(len(n), len(cells) * k)
-        # Of few classes, which are not worth a loop of their own, all cells are one axis.
-        below = whole.take((of[:, None] * k + np.arange(k)).ravel(), axis=1)
-        table = n.reshape(len(n), len(of) * k) + np.repeat(mass[of], k)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            table /= below
-        if not (whole > 0).all():
-            limit = 1.0 / np.maximum(cells, 1)
-            table = np.where(below > 0, table, np.repeat(limit[of], k))
-        return table.reshape(n.shape)
+        kernels = dispatch.load("fitting.ratios", n.size)
+        mass, cells = self.mass(cells), np.asarray(cells, np.float64)
+        found: Floats = kernels.ratios(n, total, mass, cells, bounds)
+        return found
 
     def joint(self, n: Floats, known: Floats, total: Any, cells: Any, prior: Any) -> Floats:
         """Return P(c, v) from n(c, v), with as many classes as the last axis has.
@@ -86,6 +80,12 @@ class Smoothing:
         return np.asarray(prior * share)
 
 
+def totals_within(n: Floats, bounds: Ints) -> Floats:
+    """Return the totals of distributions, (n, n_distributions, K), as `ratio_within` takes them."""
+    found: Floats = dispatch.load("fitting.ratios", n.size).totals(n, bounds)
+    return found
+
+
 class WithOthers(NamedTuple):
     """Counts of one feature's values together with those of all others.
 
@@ -98,12 +98,14 @@ class WithOthers(NamedTuple):
     widths: NDArray[np.int64]
     counts: Floats
 
+    @property
+    def bounds(self) -> Ints:
+        """First row of each of the other features, and the number of rows, (m,)."""
+        return np.concatenate(([0], np.cumsum(self.widths)))
+
     def known(self) -> Floats:
         """Return n(c, x_p = a, x_j known) of each other feature, (S_p + 2, m - 1, n_classes)."""
-        if not len(self.widths):
-            return self.counts
-        begins = np.cumsum(self.widths) - self.widths
-        return np.asarray(np.add.reduceat(self.counts, begins, axis=1))
+        return totals_within(self.counts, self.bounds) if len(self.widths) else self.counts
 
     def together(self) -> Floats:
         """Return n(c, x_p = a, x_j known) in the rows of x_j, (S_p + 2, n, n_classes)."""
@@ -246,8 +248,8 @@ class CountTables:
         one, other = one[counted], other[counted]
         counts = np.zeros((n, n, k))
         counts[one, other] = counts[other, one] = self.pairs.flat.reshape(-1, k)[counted]
-        known = np.add.reduceat(counts, self.offsets[:-1], axis=1)
-        table = smoothing.ratio_within(counts, known, self.choices, self.feature)
+        known = totals_within(counts, self.offsets)
+        table = smoothing.ratio_within(counts, known, self.choices, self.offsets)
         table[:, self.hidden] = 1.0
         for p in features:
             yield table[self.offsets[p] : self.offsets[p + 1]]
@@ -395,9 +397,8 @@ class ConditionalTable:
         """Return the whole table."""
         cells = self._cells
         beside = cells.beside(self._p)
-        of = np.repeat(np.arange(len(beside.widths)), beside.widths)
-        choices = np.delete(cells.choices, self._p)
-        table = self._smoothing.ratio_within(beside.counts, beside.known(), choices, of)
+        given = beside.known(), np.delete(cells.choices, self._p), beside.bounds
+        table = self._smoothing.ratio_within(beside.counts, *given)
         table[:, cells.hidden[beside.rows]] = 1.0
         return cells.spread(beside, table)
 

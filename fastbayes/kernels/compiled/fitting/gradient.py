@@ -188,7 +188,7 @@ def packed_by(
     """Return a copy of a batch's rows, of these weights."""
     codes, wide = joint_codes(plan, columns, batch.n_rows)
     n, padded = batch.n_rows, padding(batch.n_rows)
-    numbers = np.zeros((layout.n_numeric, padded))
+    numbers = _zeros(layout.n_numeric * padded).reshape(layout.n_numeric, padded)
     for z, x, center, scale in zip(
         numbers[:, :n], batch.numeric, layout.center, layout.scale, strict=True
     ):
@@ -459,6 +459,8 @@ class _Sweep:
         length = int(plan.start[-1]) * width
         sweep, kinds = (sweep_lanes, (width,)) if width > 1 else (sweep_single, ())
         rows = min(gradient.rows, max(padding(n), 8))
+        # One cache line more, lest all outputs of a row fall into the same cache set.
+        scratch = aligned(gradient.height * (rows + 8), np.float64)
         adds = self._kind not in (SHARES, MARGINS)
         out = np.empty((n if self._kind == MARGINS else 0, outputs))
         acc = _zeros(gradient.tiles * length if adds else 0)
@@ -468,8 +470,7 @@ class _Sweep:
             *(self._kind, *kinds, packed.codes, packed.wide, plan.start),
             *(self._table(plan, length), packed.numbers, theta[gradient.numeric], theta[0]),
             *(classes, packed.weight, n, shares),
-            # One cache line more, lest all outputs of a row fall into the same cache set.
-            *(np.empty((gradient.height, rows + 8)), acc, sums, loss, out),
+            *(scratch.reshape(gradient.height, rows + 8), acc, sums, loss, out),
         )
         if not adds:
             return loss, out
@@ -477,7 +478,7 @@ class _Sweep:
         result[0] = sums[0]
         result[gradient.numeric] = sums[1:]
         members = _members(plan)
-        for tile in range(gradient.tiles):
+        for tile in range(gradient.tiles if length else 0):
             part = acc[tile * length : (tile + 1) * length]
             take_apart(part, width, tile * width, *members, result)
         return loss, result
@@ -495,7 +496,7 @@ class _Sweep:
     def _filled(self, plan: GradientPlan, length: int) -> Floats:
         gradient, members = self._gradient, _members(plan)
         table = aligned(gradient.tiles * length, np.float64)
-        for tile in range(gradient.tiles):
+        for tile in range(gradient.tiles if length else 0):
             part = table[tile * length : (tile + 1) * length]
             fill_cells(self._theta, gradient.width, tile * gradient.width, *members, part)
         return readonly(table)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels.dispatch import helper, readonly, unrolled
 from fastbayes.kernels.shared.arrays import U
+from fastbayes.kernels.shared.columns import address_of
 
 # A joint table stays within `LARGEST` bytes, or within `LARGE` where all of them together would
 # take more than `ALL`.
@@ -73,9 +74,10 @@ def pack(
 
 def aligned(length: int, dtype: type[np.floating]) -> NDArray[np.floating]:
     """Return an empty array that starts a cache line: half of all loads would cross one."""
-    raw = np.empty(length * np.dtype(dtype).itemsize + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + length * np.dtype(dtype).itemsize].view(dtype)
+    size = length * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -address_of(raw) % 64
+    return raw[start : start + size].view(dtype)
 
 
 @helper

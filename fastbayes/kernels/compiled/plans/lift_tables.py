@@ -175,7 +175,7 @@ class Tile:
         lifts.kernels.write_lifts(
             *(child, lifts.model.inverse, self._init[begin:end], order, bounds, lifts.extents),
             *(lifts.model.offsets, int(lifts.parents[i]), self.first, self.width),
-            *(np.empty(int(self._sizes.max())), low, high, table),
+            *(np.empty(int(self._sizes.max()) + self.width), low, high, table),
         )
         bits = np.maximum(np.log2(high), -np.log2(low))
         return np.add.reduceat(bits[self.groups.order], self.groups.bounds[:-1])

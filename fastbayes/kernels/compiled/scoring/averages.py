@@ -146,59 +146,6 @@ class _AverageSum(Sum):
         return np.ascontiguousarray((odds_of(joint) if self._odds else joint).T)
 
 
-@kernel
-def write_lifts(
-    child, inverse, init, order, bounds, extents, offsets, parent, first, width,
-    scratch, low, high, table,
-):  # fmt: skip
-    """Write products of lifts: Π_j child[a, j's code, c] inverse[j's code, c] of each joint code.
-
-    child    IN   (>= n_values, n_slots, n_classes) float64   P(x_j | c, parent's value a)
-    inverse  IN   (n_slots, n_classes) float64
-    init     IN   (n_values, width) float64   values of nothing but 0 have lifts of 1
-    order    IN   (m,) int64   features, group after group
-    bounds   IN   (n_groups + 1,) int64
-    extents  IN   (m,) int64   codes of each feature
-    offsets  IN   (m + 1,) int64   first slot of each feature
-    parent   IN   its own lifts are 1
-    first    IN   class of the first lane
-    scratch  OUT  (most cells of a group * width,) float64
-    low      OUT  (m,) float64   least positive lift of each feature, or less
-    high     OUT  (m,) float64   largest lift of each feature, or more
-    table    OUT  (>= n_values * elements of a row,) float64 | float32
-    """
-    lanes_used = min(width, inverse.shape[1] - first)
-    at = 0
-    for a in range(init.shape[0]):
-        used = False
-        for lane in range(width):
-            used |= init[a, lane] > 0.0
-        for g in range(bounds.size - 1):
-            size = width
-            fill(scratch, 0, width, 1.0)
-            for q in range(bounds[g], bounds[g + 1]):
-                j = order[q]
-                silent = j == parent or not used
-                # Read and written once: they might be anywhere in what else is written.
-                least, most = low[j], high[j]
-                for v in range(extents[j] - 1, -1, -1):
-                    slot = offsets[j] + v
-                    for lane in range(width):
-                        lift = 1.0
-                        if lane < lanes_used and not silent:
-                            lift = child[a, slot, first + lane] * inverse[slot, first + lane]
-                            least = lift if 0.0 < lift < least else least
-                            most = lift if lift > most else most
-                        # From the last code on: the first one's products are what is multiplied.
-                        for cell in range(lane, size, width):
-                            scratch[v * size + cell] = scratch[cell] * lift
-                low[j], high[j] = least, most
-                size *= extents[j]
-            for cell in range(size):
-                table[at + cell] = scratch[cell]
-            at += size
-
-
 @helper
 def _copy(x, value, n):
     """Copy n codes."""
@@ -286,7 +233,7 @@ def add_logs(total, power, weight, first, width, outputs, lo, at, n, logs, acc):
             a[r] -= logs[r]
 
 
-def _sums_of(width: int) -> tuple[Any, Any, Any]:
+def _sums_of(width: int) -> tuple[Any, Any, Any, Any]:
     @helper
     def multiply(table, codes, begin, end, p0, p1, p2, p3):
         """Return the products of groups begin to end - 1 for four rows, their tables from p on."""
@@ -377,12 +324,78 @@ def _sums_of(width: int) -> tuple[Any, Any, Any]:
             lanes.store(x, q, lanes.mul(lanes.load(x, q, width), b3))
             r += U(4)
 
-    return add_products, begin_scaled, multiply_scaled
+    @helper
+    def multiply_cells(x, size, factor, at):
+        """Multiply the first cells of x, `size` elements, by one: x[at + ...] = x[...] factor."""
+        f = lanes.load(factor, U(0), width)
+        for cell in range(U(0), U(size), U(width)):
+            lanes.store(x, U(at) + cell, lanes.mul(lanes.load(x, cell, width), f))
+
+    return add_products, begin_scaled, multiply_scaled, multiply_cells
 
 
-add_products_2, _begin_2, _multiply_2 = _sums_of(2)
-add_products_4, _begin_4, _multiply_4 = _sums_of(4)
-add_products_8, _begin_8, _multiply_8 = _sums_of(8)
+add_products_2, _begin_2, _multiply_2, _multiply_cells_2 = _sums_of(2)
+add_products_4, _begin_4, _multiply_4, _multiply_cells_4 = _sums_of(4)
+add_products_8, _begin_8, _multiply_8, _multiply_cells_8 = _sums_of(8)
+
+
+@kernel
+def write_lifts(
+    child, inverse, init, order, bounds, extents, offsets, parent, first, width,
+    scratch, low, high, table,
+):  # fmt: skip
+    """Write products of lifts: Π_j child[a, j's code, c] inverse[j's code, c] of each joint code.
+
+    child    IN   (>= n_values, n_slots, n_classes) float64   P(x_j | c, parent's value a)
+    inverse  IN   (n_slots, n_classes) float64
+    init     IN   (n_values, width) float64   values of nothing but 0 have lifts of 1
+    order    IN   (m,) int64   features, group after group
+    bounds   IN   (n_groups + 1,) int64
+    extents  IN   (m,) int64   codes of each feature
+    offsets  IN   (m + 1,) int64   first slot of each feature
+    parent   IN   its own lifts are 1
+    first    IN   class of the first lane
+    width    IN   lanes: 2, 4 or 8
+    scratch  OUT  ((1 + most cells of a group) * width,) float64
+    low      OUT  (m,) float64   least positive lift of each feature, or less
+    high     OUT  (m,) float64   largest lift of each feature, or more
+    table    OUT  (>= n_values * elements of a row,) float64 | float32
+    """
+    lanes_used = min(width, inverse.shape[1] - first)
+    lifts, products = scratch[:width], scratch[width:]
+    at = 0
+    for a in range(init.shape[0]):
+        used = False
+        for lane in range(width):
+            used |= init[a, lane] > 0.0
+        for g in range(bounds.size - 1):
+            size = width
+            fill(products, 0, width, 1.0)
+            for q in range(bounds[g], bounds[g + 1]):
+                j = order[q]
+                silent = j == parent or not used
+                fill(lifts, 0, width, 1.0)
+                # Read and written once: they might be anywhere in what else is written.
+                least, most = low[j], high[j]
+                # From the last code on: the first one's products are what is multiplied.
+                for v in range(extents[j] - 1, -1, -1):
+                    given, alone = child[a, offsets[j] + v], inverse[offsets[j] + v]
+                    for lane in range(0 if silent else lanes_used):
+                        lift = given[first + lane] * alone[first + lane]
+                        least = lift if 0.0 < lift < least else least
+                        most = lift if lift > most else most
+                        lifts[lane] = lift
+                    if width == 2:
+                        _multiply_cells_2(products, size, lifts, v * size)
+                    elif width == 4:
+                        _multiply_cells_4(products, size, lifts, v * size)
+                    else:
+                        _multiply_cells_8(products, size, lifts, v * size)
+                low[j], high[j] = least, most
+                size *= extents[j]
+            for cell in range(size):
+                table[at + cell] = products[cell]
+            at += size
 
 
 @kernel
