@@ -64,10 +64,10 @@ class CellIndex:
         self._columns = np.ascontiguousarray(keys.T)
         self._words: list[dict[int, int]] = []
         self._room: list[int] = []
-        most, room = MOST_CODES, MOST_CODES + 1
+        most = room = MOST_CODES
         for j, width in enumerate(map(int, widths)):
             # As many columns to a number as it identifies, together with a place among the cells.
-            if room * width > most:
+            if room * width >= most:
                 most = MOST_CODES // max(len(keys), 1) if self._words else most
                 self._words.append({})
                 self._room.append(1)
