@@ -702,7 +702,9 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, last=True))
-        models.append(model._learned(scanned))
-        check_models_held(held_by(models), memory_limit)
+        held = held_by(models)
+        of_fold = Scans(*scans.of(fold), points, [], True, last=True, besides=partial(int, held))
+        models.append(model._learned(model._scanned(of_fold)))
+        # Those of the folds to come are about as large.
+        check_models_held(held_by(models) * len(cuts) // len(models), memory_limit)
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])
