@@ -107,6 +107,8 @@ class Files:
             pq.write_table(numbers(120_000 if share else few, 30), path)
         elif name == "few-rows-wide.parquet":
             pq.write_table(numbers_and_values(60, 800 if share else 4), path)
+        elif name == "many-columns.parquet":
+            pq.write_table(numbers(100, 5000 if share else 8), path)
         elif name == "pairs.parquet":  # of 28 pairs of columns, 90,000 cells each
             rng = np.random.default_rng(0)
             columns = [coded(rng, 3000 if share else few, 300 if share else 9) for _ in range(8)]
@@ -172,6 +174,7 @@ CASES = [
     pytest.param("values.parquet", COMPARED.format(""), 300, marks=slow),
     pytest.param("values.parquet", ALL.format(""), 500, marks=slow),
     pytest.param("values.parquet", ALL.format(", race=False, folds=3"), 500, marks=slow),
+    pytest.param("many-columns.parquet", ALL.format(""), 300, marks=slow),
     pytest.param("numbers.csv", BAYES, 200, marks=slow),
     pytest.param("numbers.arrow", BAYES, 50, marks=slow),
     pytest.param("numbers.arrow", SCATTER, 100, marks=slow),
@@ -487,6 +490,12 @@ def test_models_without_folds__leave_room_or_stay_out() -> None:
     board = fb.compare(table, "y", **asked)
     assert "over memory_limit=157,286,400" in board["tan"].reason
     assert board.best.name == "naive-bayes"
+
+
+def test_columns_of_models_without_folds__count_beside_their_counts() -> None:
+    table, model = numbers(60, 800), fb.NaiveBayes(numeric="mdl")
+    with pytest.raises(MemoryLimitError, match="models without each fold"):
+        fb.k_fold(model, table, "y", folds=60, memory_limit=64 * MB)
 
 
 def test_few_bytes__are_free_to_models_without_folds() -> None:
