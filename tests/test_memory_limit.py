@@ -145,9 +145,10 @@ COMPARED = """
     return fb.compare(data, "y", models=some, race=False, memory_limit=memory_limit, threads=4{})
     """
 # Of few rows there are many folds: what the models without each are scored by was held of them all.
-WIDE = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threads=4)'.format(
-    ["prior", "naive-bayes", "naive-bayes-bins", "logistic"]
-)
+SOME = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threads=4)'
+WIDE = SOME.format(["prior", "naive-bayes", "naive-bayes-bins", "logistic"])
+# A model of pairs of many values, of which there is one without each fold.
+PAIRS = SOME.format(["prior", "tan"])
 ALL = 'return fb.compare(data, "y", memory_limit=memory_limit, threads=4{})'
 PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
 ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
@@ -159,6 +160,7 @@ CASES = [
     ("values.parquet", BAYES, 50),
     ("values.parquet", COMPARED.format(""), 100),
     ("few-rows-wide.parquet", WIDE, 40),
+    ("pairs.parquet", PAIRS, 300),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),
     pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
     pytest.param("numbers.parquet", CUT, 150, marks=slow),
