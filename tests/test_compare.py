@@ -322,7 +322,7 @@ def test_memory__leaves_out_what_does_not_fit() -> None:
     with pytest.raises(fb.MemoryLimitError):
         compare(table, memory_limit=1000)
     numbers = pa.table({f"z{j}": rng.normal(size=500) for j in range(3)} | {TARGET: table[TARGET]})
-    result = compare(numbers, memory_limit=5000)
+    result = compare(numbers, memory_limit=6_500)
     assert not result["naive-bayes"].reason
     for name in ("naive-bayes-bins", "tan"):
         assert "learning the cut points of column 'z0' needs" in result[name].reason

@@ -204,6 +204,14 @@ def test_many_columns__more_codes_than_64_bits() -> None:
     np.testing.assert_allclose(fresh[~there], np.broadcast_to(tau.min(axis=0), fresh[~there].shape))
 
 
+def test_many_columns__whose_codes_fill_63_bits() -> None:
+    rng = np.random.default_rng(7)
+    # Six values, a missing and an unknown one: 21 columns are 8 ** 21 = 2 ** 63 codes.
+    columns = {f"x{j}": rng.permutation([*range(6)] * 10).astype(str) for j in range(30)}
+    table = pa.table(columns | {"y": rng.integers(0, 2, 60).astype(str)})
+    assert fb.JointBayes().fit(table, "y").score(table, "y") == 1.0
+
+
 @pytest.mark.parametrize("alpha", [0, 1])
 def test_tau_loo__is_where_rows_left_out_are_likeliest(alpha: float) -> None:
     rng = np.random.default_rng(11)

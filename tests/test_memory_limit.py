@@ -44,7 +44,7 @@ def values(n_rows: int, n_columns: int, seed: int = 0) -> pa.Table:
 
 def coded(rng: np.random.Generator, n_rows: int, size: int) -> pa.Array:
     """Return a column of so many values."""
-    codes = pa.array(rng.integers(0, size, n_rows).astype(np.int8))
+    codes = pa.array(rng.integers(0, size, n_rows).astype(np.int8 if size < 128 else np.int16))
     return pa.DictionaryArray.from_arrays(codes, [f"v{k}" for k in range(size)])
 
 
@@ -107,6 +107,13 @@ class Files:
             pq.write_table(numbers(120_000 if share else few, 30), path)
         elif name == "few-rows-wide.parquet":
             pq.write_table(numbers_and_values(60, 800 if share else 4), path)
+        elif name == "many-columns.parquet":
+            pq.write_table(numbers(100, 5000 if share else 8), path)
+        elif name == "pairs.parquet":  # of 28 pairs of columns, 90,000 cells each
+            rng = np.random.default_rng(0)
+            columns = [coded(rng, 3000 if share else few, 300 if share else 9) for _ in range(8)]
+            table = pa.table(columns, [f"c{j}" for j in range(8)])
+            pq.write_table(table.append_column("y", coded(rng, len(table), 4)), path)
         elif name == "numbers.csv":
             csv.write_csv(numbers(200_000 if share else few, 20), path)
         elif name == "numbers.arrow":
@@ -138,9 +145,10 @@ COMPARED = """
     return fb.compare(data, "y", models=some, race=False, memory_limit=memory_limit, threads=4{})
     """
 # Of few rows there are many folds: what the models without each are scored by was held of them all.
-WIDE = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threads=4)'.format(
-    ["prior", "naive-bayes", "naive-bayes-bins", "logistic"]
-)
+SOME = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threads=4)'
+WIDE = SOME.format(["prior", "naive-bayes", "naive-bayes-bins", "logistic"])
+# A model of pairs of many values, of which there is one without each fold.
+PAIRS = SOME.format(["prior", "tan"])
 ALL = 'return fb.compare(data, "y", memory_limit=memory_limit, threads=4{})'
 PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
 ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
@@ -152,6 +160,7 @@ CASES = [
     ("values.parquet", BAYES, 50),
     ("values.parquet", COMPARED.format(""), 100),
     ("few-rows-wide.parquet", WIDE, 40),
+    ("pairs.parquet", PAIRS, 300),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),
     pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
     pytest.param("numbers.parquet", CUT, 150, marks=slow),
@@ -167,6 +176,7 @@ CASES = [
     pytest.param("values.parquet", COMPARED.format(""), 300, marks=slow),
     pytest.param("values.parquet", ALL.format(""), 500, marks=slow),
     pytest.param("values.parquet", ALL.format(", race=False, folds=3"), 500, marks=slow),
+    pytest.param("many-columns.parquet", ALL.format(""), 300, marks=slow),
     pytest.param("numbers.csv", BAYES, 200, marks=slow),
     pytest.param("numbers.arrow", BAYES, 50, marks=slow),
     pytest.param("numbers.arrow", SCATTER, 100, marks=slow),
@@ -178,6 +188,19 @@ CASES = [
 def test_a_call_adds_no_more_than_the_limit(name: str, call: str, limit: int, files: Files) -> None:
     growth = growth_of(call, *files.of(name), limit * MB)
     assert growth.end == "done"
+    assert growth.peak <= limit * MB + ALLOWED
+
+
+@pytest.mark.skipif(not measurable(), reason="the system does not tell")
+@pytest.mark.parametrize("model", ["TAN", pytest.param("AODE", marks=slow)])
+@pytest.mark.parametrize("limit", [pytest.param(200, marks=slow), 300])
+def test_folds_whose_counts_do_not_fit__are_refused_before(
+    model: str, limit: int, files: Files
+) -> None:
+    # Of each fold there are counts: what all folds need was not known before they were there.
+    call = f"return fb.k_fold(fb.{model}(threads=2), data, 'y', memory_limit=memory_limit, folds=5)"
+    growth = growth_of(call, *files.of("pairs.parquet"), limit * MB)
+    assert growth.end.startswith("refused")
     assert growth.peak <= limit * MB + ALLOWED
 
 
@@ -467,8 +490,14 @@ def test_models_without_folds__leave_room_or_stay_out() -> None:
         fb.k_fold(fb.TAN(), table, "y", folds=5, memory_limit=150 * MB)
     asked = {"models": ["tan", "naive-bayes"], "folds": 5, "memory_limit": 150 * MB}
     board = fb.compare(table, "y", **asked)
-    assert "models without each fold" in board["tan"].reason
+    assert "over memory_limit=157,286,400" in board["tan"].reason
     assert board.best.name == "naive-bayes"
+
+
+def test_columns_of_models_without_folds__count_beside_their_counts() -> None:
+    table, model = numbers(60, 800), fb.NaiveBayes(numeric="mdl")
+    with pytest.raises(MemoryLimitError, match="models without each fold"):
+        fb.k_fold(model, table, "y", folds=60, memory_limit=64 * MB)
 
 
 def test_few_bytes__are_free_to_models_without_folds() -> None:

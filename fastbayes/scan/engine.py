@@ -219,7 +219,9 @@ def scan(
     counted = None
     for part, share in runs:
         budget.besides = besides + share.charged + sum(total.nbytes for _, total in totals)
-        budget.copies, budget.missing = share.threads + 1, None
+        # When folds are told apart, their counts stand beside those of all, and sums of them, too.
+        budget.copies = max(share.threads + 1, 1 if crossing is None else 3)
+        budget.missing = None
         logger.debug(
             "plan: count %s of %d columns of %s on %d threads, reading takes about %s",
             *(

@@ -153,10 +153,25 @@ class SegmentCounts:
                 found.unlabelled.append(known.unlabelled)
             crossed = None
             if self._crossing is not None:
-                crossed = partial(self._crossing.crossed, segment, at, block, known.kept)
+                crossed = partial(self._crossed, self._crossing, segment, at, block, known)
             held = self._idle_set() if self.shared and not counted else None
             self._add_rows(block, known, at, sums, held, crossed, threads)
             found.rows += block.num_rows
+
+    def _crossed(
+        self,
+        crossing: Crossing,
+        segment: Segment,
+        done: int,
+        rows: Rows,
+        known: LookedUp,
+        batch: Batch,
+        shape: Shape,
+    ) -> tuple[Batch, Shape]:
+        """Return a block with classes crossed with folds; refuse what counting it so needs."""
+        batch, shape = crossing.crossed(segment, done, rows, known.kept, batch, shape)
+        self._budget.check(self._encoder, shape, known)
+        return batch, shape
 
     def _unlike(
         self, found: CountedSegment, segment: Segment, batches: Iterator[Rows]

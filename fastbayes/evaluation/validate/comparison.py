@@ -628,7 +628,10 @@ class ComparisonRunner:
         with unsaid(), dispatch.repeated(share):
             fitted = Fitted(self._trained(runner, self._seen_by(runner, rest), *rows))
         if (limit := self.options["memory_limit"]) is not None:
-            check_models_held(self.held(fitted.model), limit)
+            held = self.held(fitted.model)
+            # Those of the folds to come take about as much as this one.
+            left = len(self.stats.fold_names) - len(runner.scorers) - 1
+            check_models_held(held + left * (held - self.held()), limit)
         return fitted
 
     def _alone(self) -> list[Runner]:

@@ -57,6 +57,10 @@ from fastbayes.statistics.registry import kind_of
 logger = logging.getLogger("fastbayes")
 Floats = NDArray[np.float64]
 
+# Bytes of a feature in a schema, its cut points included, and of each column in a fitted model:
+# names, parameters and places, beside its counts and tables.
+BYTES_OF_FEATURE, BYTES_OF_COLUMN = 500, 400
+
 
 class Fitted(LooScorer):
     """A model of named columns that was fitted without the rows that it is to score."""
@@ -84,9 +88,16 @@ class Fitted(LooScorer):
 
 
 def held_by(models: Iterable[Any]) -> int:
-    """Return about how many bytes fitted models hold: counts, and tables taken to be as large."""
+    """Return about how many bytes fitted models hold: counts, tables taken to be as large, columns.
+
+    Counts and schemas that several of them have are held once.
+    """
+    models = [*models]
     parts = {id(part): part for model in models for part in model.statistics_.parts.values()}
-    return 2 * sum(part.nbytes for part in parts.values())
+    schemas = {id(model.schema_): len(model.schema_.features) for model in models}
+    of_columns = BYTES_OF_FEATURE * sum(schemas.values())
+    of_columns += BYTES_OF_COLUMN * sum(len(model.schema_.features) for model in models)
+    return of_columns + 2 * sum(part.nbytes for part in parts.values())
 
 
 def _fitted(cls: type, data: bytes) -> Fitted:
@@ -680,7 +691,8 @@ def fitted_without_folds(
             cut = opened.learning(cuts=numeric_cuts(opened.source, *to_cut, **options))
         try:
             stats = engine.scan(opened.source, cut, model._statistics, folds=folds, **options)
-            each = 2 * sum(part.nbytes for part in stats.parts.values())
+            each = BYTES_OF_COLUMN * len(stats.schema.features)
+            each += 2 * sum(part.nbytes for part in stats.parts.values())
             check_models_held(stats.nbytes + len(stats.folds) * each, memory_limit)
         except MemoryLimitError as error:
             logger.info("%s; each fold is left out in scans of its own", error)
@@ -702,7 +714,9 @@ def fitted_without_folds(
     for fold, points in enumerate(cuts):
         model = make()
         model._check_parameters()
-        scanned = model._scanned(Scans(*scans.of(fold), points, [], True, last=True))
-        models.append(model._learned(scanned))
-        check_models_held(held_by(models), memory_limit)
+        held = held_by(models)
+        of_fold = Scans(*scans.of(fold), points, [], True, last=True, besides=partial(int, held))
+        models.append(model._learned(model._scanned(of_fold)))
+        # Those of the folds to come are about as large.
+        check_models_held(held_by(models) * len(cuts) // len(models), memory_limit)
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])

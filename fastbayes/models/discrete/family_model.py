@@ -206,10 +206,11 @@ class FamilyTables(CountTables):
     def tables(self, smoothing: Smoothing) -> list[Floats]:
         """Return the `table` of each family: all at once where cells are few."""
         every = range(len(self.families))
-        counts = [self.counts(q) for q in every]
-        cells = sum(n.size for n in counts)
+        cells = sum(math.prod((self.sizes[[*f]] + 2).tolist()) for f in self.families)
+        cells *= self.n_classes
         if not 0 < cells <= MOST_AT_ONCE or smoothing.kind == "bdeu" or APART in self.class_is:
             return [self.table(q, smoothing) for q in every]
+        counts = [self.counts(q) for q in every]
         # A line is a distribution of a feature; all lines stand one below the other.
         feature = np.array([j for *_, j in self.families])
         lines = np.array([n[..., 0, 0].size for n in counts])

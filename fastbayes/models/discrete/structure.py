@@ -151,11 +151,10 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
     values = scans.count(model, {"values": {}})
     m = len(values.schema.categorical)
     information, together = np.zeros((m, m)), np.zeros((m, m))
-    found = values
     share = engine.share_of(scans.source, model.threads, model.memory_limit)
     held = share.charged + scans.besides()
     limit = engine.left_for_pairs(model.memory_limit, share.threads, values.schema.shape, held)
-    counts = values.values
+    counts, options = values.values, {"missing": model.missing, "unseen": model.unseen}
     runs = list(
         runs_of_pairs(
             [f.name for f in values.schema.categorical],
@@ -167,11 +166,11 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
     logger.info("%d columns: the pairs are counted in %d scans", m, len(runs))
     for pairs in runs:
         found = scans.count(model, {"values": {}, "pairs": {"pairs": pairs}}, values.schema)
-        cells = CountTables(found.values, found.pairs, missing=model.missing, unseen=model.unseen)
+        cells = CountTables(found.values, found.pairs, **options)
         information += dependence(cells)
         together += cells.known_together()
-    cells = CountTables(found.values, found.pairs, missing=model.missing, unseen=model.unseen)
-    return found, cells, information, together
+        del found, cells  # before others are counted
+    return values, CountTables(counts, **options), information, together
 
 
 def same_pairs(stats: Statistics, scans: Scans) -> Ints:

@@ -64,10 +64,10 @@ class CellIndex:
         self._columns = np.ascontiguousarray(keys.T)
         self._words: list[dict[int, int]] = []
         self._room: list[int] = []
-        most, room = MOST_CODES, MOST_CODES + 1
+        most = room = MOST_CODES
         for j, width in enumerate(map(int, widths)):
             # As many columns to a number as it identifies, together with a place among the cells.
-            if room * width > most:
+            if room * width >= most:
                 most = MOST_CODES // max(len(keys), 1) if self._words else most
                 self._words.append({})
                 self._room.append(1)
@@ -79,19 +79,20 @@ class CellIndex:
 
     def _numbers(self, codes: Ints, known: Bools) -> list[Ints]:
         """Return the numbers of codes (m, n), an unknown one being 0."""
-        found = []
-        for word in self._words:
-            number = np.zeros(codes.shape[1], np.int64)
-            for j, step in word.items():
-                if known[j]:
-                    number += codes[j] * step
-            found.append(number)
-        return found
+        return [self._number(codes, word, known) for word in self._words]
+
+    def _number(self, codes: Ints, word: dict[int, int], known: Bools) -> Ints:
+        """Return the numbers of some columns of codes (m, n), an unknown one being 0."""
+        number = np.zeros(codes.shape[1], np.int64)
+        for j, step in word.items():
+            if known[j]:  # codes may be of a narrower type
+                number += np.multiply(codes[j], step, dtype=np.int64)
+        return number
 
     def by(self, known: Bools) -> SortedCells:
         """Return the cells by the columns that are known."""
         numbers = [
-            whole - sum(self._columns[j] * step for j, step in steps.items() if not known[j])
+            whole - self._number(self._columns, steps, ~known)
             for whole, steps in zip(self._whole, self._words, strict=True)
         ]
         n = self._columns.shape[1]
@@ -234,8 +235,8 @@ class JointTable:
             )
         self.rule = Smoothing(alpha=alpha)
         self.cells = CountTables(stats.values, missing=missing, unseen=unseen)
-        keys = found.keys.astype(np.int64)
-        keys = np.where(keys < 0, self.cells.sizes, keys)
+        keys = found.keys
+        keys = np.where(keys < 0, self.cells.sizes.astype(keys.dtype), keys)
         gaps = self.cells.hidden[self.cells.offsets[:-1, None] + keys.T]
         self.void: Bools = gaps.all(axis=1) & bool(len(keys))
         self._hidden = self.cells.hidden & ~self.void[self.cells.feature]
