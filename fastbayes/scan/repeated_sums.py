@@ -97,12 +97,12 @@ class RepeatedSums:
             works.append((self.reader.find, n, 1))
             # Several threads add blocks to sums of their own.
             size = len(blocks) * sum(part.nbytes for part in parts.values())
-            apart = self._threads > 1 and size <= MOST_APART
-            self._hold(parts, len(blocks) if apart else 1)
+            self._apart = size <= MOST_APART and not self.reader.whole and self._threads > 1
+            self._hold(parts, len(blocks) if self._apart else 1)
             alike = blocks[: n // BLOCK_ROWS], blocks[n // BLOCK_ROWS :]
             adding = [(partial(self._add_few, *some[0]), 1, len(some)) for some in alike if some]
             self._moving = [(self._classes, self._classes.itemsize * BLOCK_ROWS)]
-            if apart:
+            if self._apart:
                 self._moving += [(array, array.strides[0]) for array in self._arrays]
         held = self.reader, self._arrays, self._classes  # not this, which holds the calls
         self._coding, self._adding = (
@@ -134,9 +134,8 @@ class RepeatedSums:
         if not compiled or rows.n_classes > np.iinfo(codes).max:
             return None
         made = cls(numbers, empty, shape, rows, codes)
-        one = numbers.threads == 1 or by_column
-        # Of sums in one place, or of numbers decoded before, other threads can only read ahead.
-        return made if one or (len(made._moving) > 1 and not made.reader.whole) else None
+        # Where sums are in one place, or numbers decoded before, other threads can only read ahead.
+        return made if numbers.threads == 1 or by_column or made._apart else None
 
     @property
     def arrays(self) -> list[NDArray[Any]]:
