@@ -159,7 +159,7 @@ class ClassScatter(Statistic):
             (1,) 1 is added where the rows must be added in another way: a number is missing, or a
             mean is far from the first row.
         """
-        shape, add = self.shape, dispatch.load("counting.scatter").add_few
+        shape, add = self.shape, dispatch.compiled_module("counting.scatter_panels").add_few
         here = np.arange(shape.n_classes)
         add(read, shape.n_numeric, classes, here, *self._held(), left)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -159,25 +159,22 @@ FIRST_ROWS = 128
 
 _NOWHERE = readonly(np.empty(0, np.int64))
 # Where these are among the marks and the parts of `add_block`.
-_SIZE, _START, _WANTED, _FAR, _SEEN = range(5)
-_TOTAL, _MEAN, _REST = range(3)
+SIZE, START, WANTED, FAR, SEEN = range(5)
+TOTAL, MEAN, REST = range(3)
 
-_X, _OUT, _GROUP = reads("float64"), writes("float64"), reads("uint32")
+_X, _OUT, GROUP = reads("float64"), writes("float64"), reads("uint32")
 _TABLE, _TABLES = writes("float64", 2), writes("float64", 3)
-_SCRATCH = (
+SCRATCH = (
     *(writes("int64", 2), writes("int32"), writes("uint64"), _OUT, _OUT, _TABLE),
     *(_TABLES, _OUT, _OUT, _TABLES, _TABLES),
 )
-_HELD = _OUT, _TABLE, _TABLE, _TABLES
+HELD = _OUT, _TABLE, _TABLE, _TABLES
 SIGNATURES: dict[str, list[tuple[str, ...]]] = {
     "add_block": [
-        (reads("uint64"), _GROUP, weight, reads("int64"), "int64", *_SCRATCH, *_HELD)
+        (reads("uint64"), GROUP, weight, reads("int64"), "int64", *SCRATCH, *HELD)
         for weight in ("none", _X)
     ],
-    "begin_rows": [_SCRATCH],
-    "add_rows": [(writes("uint64"), _GROUP, *_SCRATCH)],
-    "end_rows": [(reads("int64"), *_SCRATCH, *_HELD, writes("int64"))],
-    "put_known": [(_X, _GROUP, _X, _OUT, _OUT)],
+    "put_known": [(_X, GROUP, _X, _OUT, _OUT)],
     "mirror": [(_TABLES,)],
 }
 
@@ -190,7 +187,7 @@ def block_scatter(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return count, mean, its rest and scatter matrix of each group of rows; see the numpy twin."""
     _, count, parts, scatter = _block(MOMENTS, columns, group, n_groups, weight)
-    return count, parts[_MEAN], parts[_REST], scatter
+    return count, parts[MEAN], parts[REST], scatter
 
 
 def add_scatter(
@@ -211,34 +208,6 @@ def add_scatter(
     return _block(what, columns, group, len(here), weight, readonly(here), held)[0]
 
 
-def add_few(
-    read: Callable[[int], Iterator[tuple[NDArray[np.uint64], int]]],
-    n_columns: int,
-    group: NDArray[np.unsignedinteger],
-    here: Ints,
-    count: Floats,
-    mean: Floats,
-    rest: Floats,
-    scatter: Floats,
-    left: Ints,
-) -> None:
-    """Add the moments of rows that are read a panel at a time: bit by bit what `add_scatter` adds.
-
-    read   yields addresses of the columns of the next rows, of no more than so many, and their
-           number
-    left   OUT  (1,) int64   += 1 if nothing was added: a value is missing, or a group needs its
-           rows once more
-    count, mean, rest, scatter  OUT  moments of all rows, to which these are added
-    """
-    group, begin = _grouped(group), 0
-    own = _Memory.of(len(group), n_columns, len(here))
-    call(begin_rows, *own)
-    for places, n in read(len(own.slot)):
-        call(add_rows, places, readonly(group[begin : begin + n]), *own)
-        begin += n
-    call(end_rows, readonly(here), *own, count, mean, rest, scatter, left)
-
-
 def block_products(
     columns: Sequence[Floats],
     group: NDArray[np.unsignedinteger],
@@ -251,7 +220,7 @@ def block_products(
     return result
 
 
-def _grouped(group: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+def grouped(group: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
     """Return groups in 32 bits: a copy is nothing beside the work."""
     if group.dtype != np.uint32:
         in_python()
@@ -263,7 +232,7 @@ def known_parts(
 ) -> tuple[Floats, Floats]:
     """Return deviations from the centre of the group, and what is known; see the numpy twin."""
     deviation, known = np.empty((2, len(values)))
-    put_known(readonly(values), _grouped(group), readonly(centre), deviation, known)
+    put_known(readonly(values), grouped(group), readonly(centre), deviation, known)
     return deviation, known
 
 
@@ -281,19 +250,19 @@ def _block(
         in_python()  # what is returned is looked at
     columns = [in_one_piece(x) for x in columns]
     p = len(columns)
-    own = _Memory.of(len(group), p, n_groups)
+    own = BlockMemory.of(len(group), p, n_groups)
     count, (_, mean, rest), scatter = own.counted, own.parts, own.scatter
     done = call(
         add_block,
-        *(addresses(columns, [*range(p)]), _grouped(group)),
+        *(addresses(columns, [*range(p)]), grouped(group)),
         *(None if weight is None else readonly(weight), here, what, *own),
         *(held or (count, mean, rest, scatter)),  # these where nothing is added to others
     )
     return done != 0, count, own.parts[:, :, :p], scatter[:, :p, :p]
 
 
-class _Memory(NamedTuple):
-    """Memory to work on a block in: see `add_block`."""
+class BlockMemory(NamedTuple):
+    """Memory to work on a block in, as `add_block` takes it."""
 
     marks: Ints
     slot: NDArray[np.int32]
@@ -356,7 +325,7 @@ def add_block(
     scatter  OUT  (n_groups, padded, padded) float64   of products the lower half
     counts, means, rests, scatters  OUT  moments of all rows, to which these are added
     """
-    wanted, far, total, mean = marks[_WANTED], marks[_FAR], parts[_TOTAL], parts[_MEAN]
+    wanted, far, total, mean = marks[WANTED], marks[FAR], parts[TOTAL], parts[MEAN]
     begin_block(marks, zeros, roots, shift, count, parts, scatter)
     if what == ADDED_IF_KNOWN:
         for i in range(places.size):
@@ -364,7 +333,7 @@ def add_block(
                 if np.isnan(number_at(places[i], U(r))):
                     return 0
     if what != PRODUCTS:
-        put_shift(places, group, weight, marks[_SEEN], shift)
+        put_shift(places, group, weight, marks[SEEN], shift)
     for _ in range(2):
         for begin in range(0, group.size, slot.size):
             end = min(group.size, begin + slot.size)
@@ -388,43 +357,13 @@ def add_block(
     return 1
 
 
-@kernel
-def begin_rows(marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter):
-    """Begin a block of rows that come a panel at a time: see `add_few`; scratch as `add_block`."""
-    begin_block(marks, zeros, roots, shift, count, parts, scatter)
-
-
-@kernel
-def add_rows(
-    places, group, marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter
-):
-    """Add the rows of a panel; places (p,) uint64 and group (n,) uint32 are theirs."""
-    put_shift(places, group, None, marks[_SEEN], shift)
-    add_range(places, group, None, 0, group.size, marks, slot, whole, zeros, roots, shift, panel,
-              count, parts[_TOTAL], scatter)  # fmt: skip
-
-
-@kernel
-def end_rows(
-    here, marks, slot, whole, zeros, roots, shift, panel, row, count, parts, scatter, counts,
-    means, rests, scatters, left,
-):  # fmt: skip
-    """Add the moments of a block to those of all rows, or 1 to `left`."""
-    fill(marks[_FAR], 0, count.size, 0)
-    n_far = from_sums(row.size, shift, marks, count, parts, scatter)
-    if n_far > 0 or is_missing(row.size, parts[_MEAN]):
-        left[0] += 1
-    else:
-        merge_groups(here, row, count, parts, scatter, counts, means, rests, scatters)
-
-
 @helper
 def begin_block(marks, zeros, roots, shift, count, parts, scatter):
     """Begin with no row of any group; all are wanted, none was seen."""
     fill(zeros, 0, zeros.size, 0.0)
     fill(roots, 0, roots.size, 1.0)
-    fill(marks[_WANTED], 0, count.size, 1)
-    fill(marks[_SEEN], 0, count.size, 0)
+    fill(marks[WANTED], 0, count.size, 1)
+    fill(marks[SEEN], 0, count.size, 0)
     padded = shift.shape[1]
     for g in range(count.size):
         count[g] = 0.0
@@ -441,7 +380,7 @@ def add_range(
     scatter,
 ):  # fmt: skip
     """Add the products of some rows, as many as a panel holds: see `add_block`."""
-    size, start, wanted = marks[_SIZE], marks[_START], marks[_WANTED]
+    size, start, wanted = marks[SIZE], marks[START], marks[WANTED]
     sort_rows(group, weight, wanted, begin, end, count, size, start, slot, roots)
     put_panel(places, group, weight, shift, begin, end, slot, whole, zeros, roots, panel)
     add_panel(panel, roots, size, start, total, scatter)
@@ -460,7 +399,7 @@ def is_missing(p, mean):
 @helper
 def merge_groups(here, row, count, parts, scatter, counts, means, rests, scatters):
     """Add the moments of groups, which are `here` of all, to those of all rows."""
-    mean, rest = parts[_MEAN], parts[_REST]
+    mean, rest = parts[MEAN], parts[REST]
     for k in range(here.size):
         if count[k] > 0.0:
             g = here[k]
@@ -647,14 +586,14 @@ def from_sums(p, shift, marks, count, parts, scatter):
 
     p        IN   columns; all arrays have room for more
     shift    IN   (n_groups, p) float64
-    marks    OUT  (5, n_groups) int64   _WANTED: groups with 0 are left as they are; _FAR: 0 at
+    marks    OUT  (5, n_groups) int64   WANTED: groups with 0 are left as they are; FAR: 0 at
                   entry, 1 where a shift so far from the mean cost digits
     count    IN   (n_groups,) float64   Σw
     parts    OUT  (3, n_groups, p) float64   Σwd; mean; rest
     scatter  OUT  (n_groups, p, p) float64   at entry the lower half of Σwddᵀ
     """
-    wanted, far, n_far = marks[_WANTED], marks[_FAR], 0
-    total, mean, rest = parts[_TOTAL], parts[_MEAN], parts[_REST]
+    wanted, far, n_far = marks[WANTED], marks[FAR], 0
+    total, mean, rest = parts[TOTAL], parts[MEAN], parts[REST]
     for g in range(count.size):
         n = count[g]
         if not (wanted[g] and n > 0.0):
