@@ -92,6 +92,34 @@ def test_steps__rows_that_are_read_again_are_another_scan() -> None:
     assert steps.done == 160
 
 
+def test_steps__rows_that_are_known_late_were_read_in_several_scans() -> None:
+    steps = JobProgress("learning", None)
+    for _ in range(9):
+        steps(30)
+    steps.start -= 27
+    assert re.fullmatch(r"learning: 270 rows, (9|10) a second", str(steps))
+    steps.known(100)
+    assert re.fullmatch(r"learning, scan 3: 70 of 100 rows, 70%, (9|10) a second", str(steps))
+    assert (steps.n, steps.done, steps.scans) == (70, 270, 3)
+    steps(40)
+    assert (steps.n, steps.done, steps.scans) == (40, 310, 4)
+    full = JobProgress("learning", None)
+    full(200)
+    full.known(100)
+    assert (full.n, full.scans) == (100, 2)
+
+
+def test_steps__how_many_rows_there_are_is_no_total_of_another_unit() -> None:
+    steps = JobProgress("comparing", None)
+    steps.stage("ranking", 4, "models")
+    steps(1)
+    steps.known(100)
+    assert "ranking: 1 of 4 models, 25%" in str(steps)
+    steps.stage("scoring")
+    steps(10)
+    assert "scoring: 10 of 100 rows, 10%" in str(steps)
+
+
 def test_heartbeat__says_how_far_it_is(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,6 +215,17 @@ def by_hand(rows: pa.Table) -> pa.Table:
                      **{n: rows[n] for n in rows.column_names if n != "when"}})  # fmt: skip
 
 
+def test_dates__take_names_and_no_patterns() -> None:
+    told = (
+        r"^dates: no column 'wh\*' in .*; its columns are: when, a; "
+        r"`dates` takes names, not patterns$"
+    )
+    with pytest.raises(SchemaError, match=told):
+        fb.count(table(20), "y", dates={"wh*": ["hour"]})
+    with pytest.raises(SchemaError, match=r"no column 'x'(?!.*pattern)"):
+        fb.count(table(20), "y", dates={"x": ["hour"]})
+
+
 def test_count__is_that_of_columns_made_by_hand() -> None:
     rows = table()
     stats = fb.count(rows, "y", pairs=True)

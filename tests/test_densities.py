@@ -13,6 +13,7 @@ from oracles import density as naive
 from sklearn.neighbors import KernelDensity as SklearnDensity
 
 import fastbayes as fb
+from fastbayes.models.numeric.numeric_density import bins_of
 from fastbayes.statistics.class_sketches import LIMIT
 
 SKETCHED = ["kde", "histogram", "auto"]
@@ -110,6 +111,55 @@ def test_histogram__is_that_of_the_oracle(
     for c, (points, weight) in enumerate(parts):
         expected = [naive.histogram_log_density(x, edges, points, weight, alpha) for x in at]
         np.testing.assert_allclose(found[:, c], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    ("values", "numeric"),
+    [
+        ("tiny", "histogram"),
+        ("tiny", "auto"),
+        ("last bits", "histogram"),
+        ("far apart", "histogram"),
+        ("far apart", "auto"),
+    ],
+)
+def test_bins__at_predict_are_those_of_the_fit(
+    kernels: str, values: str, classes: int, numeric: str
+) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, classes, 600)
+    some, u = rng.random(600), rng.random(600)
+    x = {
+        # Beside the centre many of them round to one number.
+        "tiny": np.where(some < 0.4, 10.0 ** (-18 - 4 * y - u), u / 2 + 0.5),
+        "last bits": np.round(rng.normal(size=600), 1) + y,
+        "far apart": np.where(some < 0.95, 1e-200 * (1 + u + y), 1 + u + 2 * y),
+    }[values]
+    model = fb.NaiveBayes(numeric=numeric).fit(pa.table({"x": x, "y": y}), "y")
+    density = model._densities.by_place[0]
+    bins = bins_of(density.edges, x)
+    expected = density.log_mass[bins] - np.log(density.widths[bins])[:, None]
+    np.testing.assert_allclose(terms(model, "x", x), expected, rtol=1e-12)
+    joint = expected + model.class_log_prior_
+    np.testing.assert_allclose(model.log_joint({"x": x}), joint, rtol=1e-12)
+    shares = scipy.special.softmax(joint, axis=1)
+    np.testing.assert_allclose(model.predict_proba({"x": x}), shares, rtol=1e-9)
+    one = model.predictor()
+    singly = [one.predict_proba({"x": value}) for value in x[:60].tolist()]
+    np.testing.assert_allclose(singly, shares[:60], rtol=1e-9)
+
+
+def test_tails__of_values_that_are_very_far_apart(kernels: str) -> None:
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random(400) < 0.95, 1e-200 * rng.random(400), 1.0 + rng.random(400))
+    table = pa.table({"x": x, "y": rng.choice(["a", "b"], 400)})
+    for numeric in ("kde", "histogram"):
+        model = fitted(table, numeric=numeric)
+        found = terms(model, "x", [x.max(), x.max() + 1, x.max() + 2, x.max() + 3])
+        assert (np.diff(found, axis=0) < -1e-3).all()
+    # Those of a histogram fall off with the distance in units of the range.
+    np.testing.assert_allclose(np.diff(found[1:], axis=0), -1 / np.ptp(x), rtol=1e-12)
 
 
 @pytest.mark.parametrize("numeric", ["kde", "histogram"])

@@ -569,6 +569,27 @@ def test_atomic__places_that_cannot_be(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+def test_target__from_a_working_directory_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"a": ["x", "y"] * 10, "y": ["p", "q", "q", "p"] * 5}
+    model = fb.NaiveBayes().fit(rows, "y")
+    net = fb.BayesianNetwork.learn(rows)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for written in (
+        lambda: model.save("place"),
+        lambda: fb.predict_to(model, {"a": ["x"]}, "place"),
+        lambda: net.write_bif("place"),
+        lambda: generate("flights", 1, "place"),
+    ):
+        with pytest.raises(DataError, match=r"^place: the working directory was removed, .*absol"):
+            written()
+    model.save(tmp_path / "m.fb")
+    assert fb.load(tmp_path / "m.fb").predict(rows).tolist() == model.predict(rows).tolist()
+
+
 @pytest.mark.parametrize("make", [files.atomic, files.atomic_directory])
 def test_atomic__what_the_system_refuses_names_the_target(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -118,6 +118,22 @@ def test_odd_values__are_what_the_model_takes_them_for(name: str, column: str) -
         assert_same(model, predictor, usual | {column: value})
 
 
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Tokyo", "America/New_York"])
+def test_moments__of_which_python_has_no_local_time(zone: str) -> None:
+    utc = datetime.UTC
+    hours = [datetime.datetime(2024, 1, 1, tzinfo=utc) + datetime.timedelta(hours=7 * i)
+             for i in range(300)]  # fmt: skip
+    columns = {"when": pa.array(hours, pa.timestamp("us", zone)), "y": [i % 3 for i in range(300)]}
+    model = fb.NaiveBayes().fit(pa.table(columns), "y")
+    predictor = model.predictor()
+    for moment in (
+        datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=utc),
+        datetime.datetime(1, 1, 1, tzinfo=utc),
+    ):
+        wanted = model.predict_proba({"when": [moment]})[0]
+        np.testing.assert_allclose(predictor.predict_proba({"when": moment}), wanted, rtol=1e-12)
+
+
 def test_rows_of_arrow__as_the_model_takes_them() -> None:
     model, features = fitted("naive Bayes")
     predictor = model.predictor()

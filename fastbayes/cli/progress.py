@@ -29,15 +29,30 @@ class JobProgress:
         self.what, self.name, self.rows = what, "", total
         self.total, self.unit, self.scans = total, "rows", 1
         self.n, self.done, self.start = 0, 0, time.perf_counter()
+        self._counting = threading.Lock()
 
     def __call__(self, done: int) -> None:
         """Add what was done since the last call."""
-        if self.total and self.n + done > self.total and self.n:  # the rows are read again
-            self.scans += 1
-            self.begun()
-        self.n += done
-        self.done += done * (self.unit == "rows")
-        self.shown(done)
+        with self._counting:
+            if self.total and self.n + done > self.total and self.n:  # the rows are read again
+                self.scans += 1
+                self.begun()
+            self.n += done
+            self.done += done * (self.unit == "rows")
+            self.shown(done)
+
+    def known(self, rows: int | None) -> None:
+        """Take in how many rows there are, which is known late; any thread may say it."""
+        with self._counting:
+            self.rows = rows
+            if not rows or self.total is not None:  # or of so many others a stage is
+                return
+            if (n := self.n) > rows:  # they were read again, at one pace
+                self.scans += (n - 1) // rows
+                self.n = (n - 1) % rows + 1
+                now = time.perf_counter()
+                self.start = now - (now - self.start) * self.n / n
+            self.total = rows
 
     def stage(self, name: str, total: int | None = None, unit: str = "rows") -> None:
         """Begin a stage, by default one of all rows."""
@@ -137,7 +152,7 @@ def _heartbeat(what: str, data: Any) -> Iterator[JobProgress]:
             if steps.rows is None and not asked:
                 asked.append(True)
                 with suppress(Exception):  # the job itself says what is wrong with the data
-                    steps.rows = steps.total = _rows_of(data)
+                    steps.known(_rows_of(data))
             say(str(steps))
 
     thread = threading.Thread(target=beat, name="fastbayes-heartbeat", daemon=True)

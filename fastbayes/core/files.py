@@ -533,11 +533,18 @@ def check_local(path: str | os.PathLike[str]) -> None:
 def real_path(path: str | os.PathLike[str]) -> Path:
     """Return what the path of a target leads to.
 
-    DataError for a URI, and for "", which would be the working directory.
+    DataError for a URI, for "", which would be the working directory, and for a path from a working
+    directory that is gone.
     """
     refuse(not os.fspath(path), "the path to write to is empty: name a file, or a directory")
     check_local(path)
-    target = Path(os.path.realpath(path))
+    try:
+        target = Path(os.path.realpath(path))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{os.fspath(path)}: the working directory was removed, from which this path leads: "
+            "name an absolute path"
+        ) from error
     with _telling(path):  # of a name that is too long
         target.is_dir()
     return target

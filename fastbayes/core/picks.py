@@ -73,7 +73,8 @@ def chosen(
         else:
             matching = [n for n in features if n not in index and _matches(n, [pick])]
             if not matching:
-                raise SchemaError(f"{option}: {unknown_column(pick, features, where, index)}")
+                told = unknown_column(pick, features, where, index, pattern=is_pattern(pick))
+                raise SchemaError(f"{option}: {told}")
             found |= dict.fromkeys(matching)
     return list(found)
 
@@ -101,17 +102,24 @@ def named_in(*options: Any) -> list[str]:
     return found
 
 
-def unknown_column(name: Any, names: Sequence[str], where: str, index: Collection[str] = ()) -> str:
+def unknown_column(
+    name: Any,
+    names: Sequence[str],
+    where: str,
+    index: Collection[str] = (),
+    *,
+    pattern: bool = False,
+) -> str:
     """Return the message for a column that is not there: close matches, and what there is.
 
-    Of the `index` of a pandas frame it says how to read it. It is one line, whatever the names
-    hold.
+    Of the `index` of a pandas frame it says how to read it. `pattern` is whether the name was to
+    stand for all that match it. It is one line, whatever the names hold.
     """
     shown = ", ".join(names[:20]) + (f", ... ({len(names)} in all)" if len(names) > 20 else "")
-    what = f"no column {'matches ' if is_pattern(name) else ''}{name!r}"
+    what = f"no column {'matches ' if pattern else ''}{name!r}"
     here, of_what = (f" in {where}", "its columns") if where else ("", "the features")
-    if meant := [level for level in index if _matches(level, [name])]:
-        how = "name it without a pattern" if is_pattern(name) else "name it in `columns`"
+    if meant := [n for n in index if n == name or (pattern and _matches(n, [name]))]:
+        how = "name it without a pattern" if pattern else "name it in `columns`"
         how = f"{how}, or make it" if meant[0] in names else "make it"
         hint = f"; {meant[0]!r} is the index of a pandas frame: {how} a column by reset_index()"
     else:

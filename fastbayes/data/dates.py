@@ -407,7 +407,8 @@ def _has_times(column: pa.Array, name: str) -> bool:
 def by_python(part: DatePart) -> Callable[[Any], float | None]:
     """Return what tells the part of one value of Python's, as `DateParts` does of an array.
 
-    It gives None for a value that is another's to look at: of another type or zone, or missing.
+    It gives None for a value that is another's to look at: of another type or zone, missing, or
+    with a local time before the year 1 or after 9999, which Python has not.
     """
     try:
         zone = None if part.zone is None else ZoneInfo(part.zone)
@@ -421,7 +422,11 @@ def by_python(part: DatePart) -> Callable[[Any], float | None]:
         elif kind is not datetime or (value.tzinfo is None) != (zone is None):
             return None
         if part.part != "elapsed":
-            value = value if zone is None else value.astimezone(zone)
+            if zone is not None:
+                try:
+                    value = value.astimezone(zone)
+                except OverflowError:
+                    return None
             return value.isoweekday() if part.part == "weekday" else getattr(value, part.part)
         since = value - (EPOCH if zone is None else EPOCH.replace(tzinfo=UTC))
         if part.unit == "days":

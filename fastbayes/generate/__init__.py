@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import refuse
-from fastbayes.core.files import atomic_directory, check_local, sync
+from fastbayes.core.files import atomic_directory, real_path, sync
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
 
@@ -135,7 +135,7 @@ def generate(
     _count("row_group_rows", row_group_rows, 1)
     n_files = _count("files", max(1, -(-rows // (128 * CHUNK))) if files is None else files, 1)
     lengths = [rows * (i + 1) // n_files - rows * i // n_files for i in range(n_files)]
-    check_local(path)
+    real_path(path)  # refuses what leads to no place of this machine
     path = Path(path).absolute()
     _check_target(path, force)
     with (

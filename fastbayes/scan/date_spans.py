@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.date_parts import DatePart, Span, holds, parts_by_span, parts_of
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.core.picks import unknown_column
+from fastbayes.core.picks import is_pattern, unknown_column
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.dates import span_of
 from fastbayes.data.segments import Segment, Source
@@ -57,7 +57,9 @@ def date_parts(
     asked = {} if dates is None else dict(dates)
     for name in asked:
         if name not in kinds:
-            raise SchemaError(f"dates: {unknown_column(name, list(kinds), source.description)}")
+            told = unknown_column(name, list(kinds), source.description)
+            names_only = "; `dates` takes names, not patterns" if is_pattern(name) else ""
+            raise SchemaError(f"dates: {told}{names_only}")
         if holds(kinds[name]) is None and not pa.types.is_null(kinds[name]):
             raise SchemaError(
                 f"dates: column {name!r} is {kinds[name]}, no date or time; cast it to one, or "

@@ -177,6 +177,26 @@ def test_look_up__finds_the_interval_of_any_number(knots, reach, seed):
                 assert f[c, r] == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.compiled
+@given(
+    st.lists(st.floats(-1e-9, 1e-9) | st.floats(-1e6, 1e6), min_size=1, max_size=60, unique=True),
+    st.sampled_from([0.0, 3.0, 1e12]),
+    st.sampled_from([1e-12, 0.5, 1e3]),
+)
+@settings(max_examples=30)
+def test_look_up__of_numbers_that_are_one_in_the_scale_of_the_curve(numbers, centre, scale):
+    numbers = np.sort(np.array(numbers) + 0.0)
+    knots = (numbers - centre) * (1 / scale)
+    pieces = np.zeros((len(knots) + 1, 1, 4))
+    pieces[:, 0, 0] = np.arange(len(pieces))
+    curve = curve_of(centre, scale, knots, pieces, float(np.abs(knots).max()) + 1, numbers)
+    x = np.concatenate([numbers, np.nextafter(numbers, np.inf), np.nextafter(numbers, -np.inf)])
+    x = np.concatenate([x, x * 1.5, [0.0, centre, 1e308, -1e308]])
+    expected = np.searchsorted(numbers, x, side="right")
+    for module in (compiled, numpy_twin):
+        np.testing.assert_array_equal(looked_up(module, curve, x)[0], expected)
+
+
 @modules
 def test_odds__of_what_is_impossible(module):
     """-inf in one class is an infinite odds, in both it is none, and nothing else is."""

@@ -30,9 +30,10 @@ APART = 1e-100
 class Curve(NamedTuple):
     """The log densities of a column in all classes, in pieces; arrays as `add_curve` takes them.
 
-    place   (2,) float64   centre, 1/scale: pieces are functions of t = (x - centre)/scale
+    place   (4,) float64   centre, 1/scale: pieces are functions of t = (x - centre)/scale; and
+            likewise of what is compared with the ends
     bounds  (4 * buckets,) uint32
-    ends    (n_pieces,) float64
+    ends    (n_pieces,) float64   in t, or numbers x
     rows    (n_pieces * (1 + 4 * n_classes),) float64
     """
 
@@ -47,7 +48,14 @@ class Curve(NamedTuple):
         return self.rows.reshape(len(self.ends), -1)
 
 
-def curve_of(centre: float, scale: float, knots: Floats, pieces: Floats, reach: float) -> Curve:
+def curve_of(
+    centre: float,
+    scale: float,
+    knots: Floats,
+    pieces: Floats,
+    reach: float,
+    numbers: Floats | None = None,
+) -> Curve:
     """Return a curve of polynomials between knots.
 
     centre, scale  Numbers x stand at t = (x - centre)/scale.
@@ -56,6 +64,9 @@ def curve_of(centre: float, scale: float, knots: Floats, pieces: Floats, reach: 
                    below, for the first piece the first knot. A number on a knot belongs to the
                    piece above.
     reach          Most numbers are nearer to the centre than this, in t.
+    numbers        (m,) ascending, the numbers x at the knots: where pieces do not meet, numbers
+                   are compared with these, since several of them may be one t. The knots are then
+                   (x - centre) (1/scale), rounded as kernels do.
     """
     origin = np.concatenate((knots[:1], knots))
     rows = np.column_stack([origin, pieces.reshape(len(origin), -1)])
@@ -70,10 +81,11 @@ def curve_of(centre: float, scale: float, knots: Floats, pieces: Floats, reach: 
     for side, (low, high) in enumerate(((below[:-1], above[1:]), (-above[1:], -below[:-1]))):
         bounds[side, :, 0] = np.searchsorted(knots, low, side="right")
         bounds[side, :, 1] = np.searchsorted(knots, high, side="right")
+    ends, compared = (knots, (centre, 1 / scale)) if numbers is None else (numbers, (0.0, 1.0))
     return Curve(
-        np.array([centre, 1 / scale]),
+        np.array([centre, 1 / scale, *compared]),
         bounds.reshape(-1),
-        np.append(knots, np.inf),
+        np.append(ends, np.inf),
         rows.reshape(-1),
     )
 

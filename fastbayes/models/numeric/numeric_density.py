@@ -34,8 +34,8 @@ PAIRS = 20
 # fast sum has an error of up to 1e-13 of them.
 LONE = 1e-4
 # The least scale of a column, of which the inverse is a number, and how many of them reach its
-# outermost values at most.
-LEAST_SCALE, MOST_SCALES = 2.0**-1022, 2.0**500
+# outermost values at most: much nearer than `FARTHEST`.
+LEAST_SCALE, MOST_SCALES = 2.0**-1022, 2.0**320
 # Sketches keep weights down to 2^-44: rows of less than this on average lose digits in their sums.
 LEAST_MEAN_WEIGHT = 2.0**-28
 
@@ -234,15 +234,16 @@ class HistogramDensity:
         if self.values.silent:
             return flat(self.counts.shape[1])
         centre, scale = self.values.place
-        # As numbers are scaled when they are looked up, to the same bits.
-        knots = (self.edges - centre) * (1 / scale)
+        edges = self.edges.copy()
         # The greatest value lies in the last inner bin.
-        knots[-1] = np.nextafter(knots[-1], np.inf)
+        edges[-1] = np.nextafter(edges[-1], np.inf)
+        # As numbers are scaled when they are looked up, to the same bits.
+        knots = (edges - centre) * (1 / scale)
         pieces = np.zeros((len(knots) + 1, self.counts.shape[1], 4))
         pieces[..., 0] = self.log_mass - np.log(self.widths)[:, None]
         # Outside the density falls off with the distance from the outermost edge.
         pieces[0, :, 1], pieces[-1, :, 1] = scale / self.widths[0], -scale / self.widths[-1]
-        return curve_of(centre, scale, knots, pieces, float(np.abs(knots).max()) + 1)
+        return curve_of(centre, scale, knots, pieces, float(np.abs(knots).max()) + 1, edges)
 
     @property
     def n_parameters(self) -> int:

@@ -13,7 +13,8 @@ def exercise(density):
     density.log_sums(points, np.ones(50), 0.1, points, own, np.ones(50))
     # Two curves of two pieces that meet at 0.
     rows = np.array([0.0, 1.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0] * 2)
-    arrays = np.array([0.0, 1.0]), np.array([0, 1, 0, 1], np.uint32), np.array([0.0, np.inf]), rows
+    place, bounds = np.array([0.0, 1.0, 0.0, 1.0]), np.array([0, 1, 0, 1], np.uint32)
+    arrays = place, bounds, np.array([0.0, np.inf]), rows
     x = np.linspace(-1.0, 1.0, ROWS)
     for array in (x, *arrays):
         array.setflags(write=False)

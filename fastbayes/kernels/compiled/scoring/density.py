@@ -93,10 +93,11 @@ def add_sums(
 
 @kernel
 def add_curve(x, place, bounds, ends, rows, lo, n, acc):
-    """Add curves at numbers: acc[c, r] += Σ_k coefficient_ck (t - origin)^k, t = (x - place) scale.
+    """Add curves at numbers: acc[c, r] += Σ_k coefficient_ck (t - origin)^k.
 
     x       IN   (n_rows,) float64   NaN contributes 0
-    place   IN   (2,) float64   centre, and 1/scale
+    place   IN   (4,) float64   t = (x - place[0]) place[1], and (x - place[2]) place[3] is what is
+                 compared with the ends
     bounds  IN   (4 * buckets,) uint32   first and last interval of each bucket, above the centre
                  and then below it
     ends    IN   (n_intervals,) float64   upper ends, infinity last
@@ -106,13 +107,14 @@ def add_curve(x, place, bounds, ends, rows, lo, n, acc):
     """
     width = rows.size // ends.size
     curves, last = (width - 1) // 4, U(bounds.size // 4 - 1)
-    centre, inverse = place[0], place[1]
+    centre, inverse, base, unit = place[0], place[1], place[2], place[3]
     u = x[lo : lo + n]
     for r in range(n):
         t = (u[r] - centre) * inverse
         if np.isnan(t):
             continue
         t = max(min(t, FARTHEST), -FARTHEST)
+        s = (u[r] - base) * unit
         key = (U(np.float64(abs(t) + 1.0).view(np.int64)) >> _SHIFT) - _FIRST
         key = min(key, last)
         if t < 0.0:
@@ -120,7 +122,7 @@ def add_curve(x, place, bounds, ends, rows, lo, n, acc):
         i, j = U(bounds[key * U(2)]), U(bounds[key * U(2) + U(1)])
         while i < j:
             middle = (i + j) >> U(1)
-            if t >= ends[middle]:
+            if s >= ends[middle]:
                 i = middle + U(1)
             else:
                 j = middle

@@ -133,7 +133,7 @@ def add_curve(
     with np.errstate(over="ignore", invalid="ignore"):
         t = np.clip((x[lo : lo + n] - place[0]) * place[1], -FARTHEST, FARTHEST)
         known = ~np.isnan(t)
-        at = np.searchsorted(ends[:-1], t, side="right")
+        at = np.searchsorted(ends[:-1], (x[lo : lo + n] - place[2]) * place[3], side="right")
         off = t - table[at, 0]
         for c in range(curves):
             c0, c1, c2, c3 = table[at, 1 + 4 * c : 5 + 4 * c].T
