@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -259,18 +262,23 @@ def test_partitions__of_one_directory_are_columns_as_of_all(tmp_path: Path) -> N
 
 
 class Disturbed:
-    """A source of files, beside which something happens once their rows have been read."""
+    """A source of files, beside which something happens once so many segments are handed out.
 
-    def __init__(self, source: Any, happens: Callable[[], Any]) -> None:
-        self.source, self.happens = source, happens
+    By default once all are.
+    """
+
+    def __init__(self, source: Any, happens: Callable[[], Any], after: int | None = None) -> None:
+        self.source, self.happens, self.after = source, happens, after
 
     def __fastbayes_source__(self, **options: Any) -> Any:
         opened = open_source(self.source, **options)
         segments = opened.segments
 
         def disturbed(block_rows: int) -> Any:
-            yield from segments(block_rows)
+            found = segments(block_rows)
+            yield from islice(found, self.after)
             self.happens()
+            yield from found
 
         opened.segments = disturbed  # type: ignore[method-assign]
         return opened
@@ -294,6 +302,71 @@ def test_files__that_appear_or_vanish_while_they_are_read(tmp_path: Path) -> Non
     last = lake / "day=2026-11-03" / "part.parquet"
     with pytest.raises(fb.DataError, match=r"11-03/part\.parquet: no such file or directory"):
         fb.count(Disturbed(lake, last.unlink), "y")
+
+
+USES: dict[str, Callable[[fb.NaiveBayes, Any], Any]] = {
+    "predict": lambda model, rows: model.predict(rows),
+    "predict_proba": lambda model, rows: model.predict_proba(rows),
+    "log_joint": lambda model, rows: model.log_joint(rows),
+    "score": lambda model, rows: model.score(rows, "y"),
+    "evaluate": fb.evaluate,
+    "adapt_prior": lambda model, rows: model.adapt_prior(rows),
+    "leave_one_out": lambda model, rows: fb.leave_one_out(
+        fb.NaiveBayes(), fb.count(drawn(40, 1), "y"), rows
+    ),
+    "count": lambda model, rows: fb.count(rows, "y"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_file__replaced_between_row_groups_is_named_by_all_who_read_it(
+    tmp_path: Path, use: str
+) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for seed, where in ((1, path), (2, other)):
+        pq.write_table(drawn(40, seed), where, row_group_size=10)
+    model = fb.NaiveBayes().fit(drawn(40, 1), "y")
+    with pytest.raises(fb.DataError, match=r"a\.parquet changed while it was read; begin again"):
+        USES[use](model, Disturbed(path, lambda: shutil.copy(other, path), after=1))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
+@pytest.mark.parametrize("use", ["evaluate", "count"])
+def test_a_file__that_is_another_one_now_is_not_said_to_be_broken(
+    tmp_path: Path, form: str, use: str
+) -> None:
+    path = written(tmp_path / "lake", form, drawn(40, 1)) / f"0.{form}"
+    model = fb.NaiveBayes().fit(drawn(40, 1), "y")
+    changing = Disturbed(path, lambda: path.write_bytes(b"\xff\0{" * 9), after=0)
+    with pytest.raises(fb.DataError, match=rf"0\.{form} changed while it was read; begin again"):
+        USES[use](model, changing)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+@pytest.mark.parametrize("after", [1, None])
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (lambda path: os.utime(path, (1, 1)), " changed while it was read"),
+        (Path.unlink, ": no such file or directory any more"),
+    ],
+)
+def test_rows_that_are_counted__are_not_said_to_be_left_out(
+    tmp_path: Path, form: str, after: int | None, happens: Callable[[Path], Any], said: str
+) -> None:
+    lake = written(tmp_path / "lake", form, drawn(40, 1), drawn(40, 2))
+    changing = Disturbed(lake, lambda: happens(lake / f"0.{form}"), after)
+    with pytest.raises(fb.DataError, match=rf"0\.{form}{said}; begin again, as rows of it may be"):
+        fb.count(changing, "y", on_error="skip", threads=1)
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_file__that_vanished_before_it_was_read_is_left_out(tmp_path: Path, form: str) -> None:
+    lake = written(tmp_path / "lake", form, drawn(40, 1), drawn(40, 2))
+    stats = fb.count(Disturbed(lake, (lake / f"0.{form}").unlink, 0), "y", on_error="skip")
+    assert stats.n_rows == 40
+    assert [Path(file.path).name for file in stats.ledger] == [f"1.{form}"]
+    assert f"0.{form}: no such file" in " ".join(stats.provenance)
 
 
 def test_files__that_are_passed_over_are_so_by_globs_too(tmp_path: Path) -> None:

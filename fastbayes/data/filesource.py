@@ -8,7 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain, groupby
 from types import ModuleType
@@ -46,6 +46,7 @@ from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     AlikeParts,
+    FileChangedError,
     LateNumbers,
     OnError,
     Read,
@@ -388,42 +389,41 @@ class FileSource(Source):
         return [*kinds.values()]
 
     def check_unchanged(self) -> None:
-        """Raise DataError where files are no longer those that were found."""
-
-        def check(reader: FileReader) -> None:
-            with reading(reader.file.origin):
-                reader.file.check_unchanged()
-
-        for _ in in_order(check, self._readers, _threads_for(self._readers)):
+        """Raise FileChangedError where files are no longer those that were found."""
+        checks = [reader.file.check_unchanged for reader in self._readers]
+        for _ in in_order(lambda check: check(), checks, _threads_for(checks)):
             pass
 
     def local_files(self) -> list[str]:
         """Return the paths of files of this machine that are read."""
         return [reader.file.path for reader in self._readers if reader.file.local]
 
-    def ledger(self) -> Ledger:
+    def ledger(self, read: Container[str] | None = None) -> Ledger:
         """Return the files and their row groups; of those that are known to be empty none.
+
+        Of these alone some rows were `read`; None: of all.
 
         Raises
         ------
         DataError
-            When a file is no longer what it was when it was found, or another one is there now;
-            `on_error` gets that.
+            When a file of which rows were read is gone, or no longer what it was when it was found;
+            when another one is there now: `on_error` gets that.
         """
 
-        def counted(reader: FileReader) -> list[CountedFile]:
+        def counted(reader: FileReader) -> CountedFile:
             file = reader.file
-            with leaving_out(self._on_error), reading(file.origin):
+            with reading_file(file):
                 file.check_unchanged()
                 given = file.digest(), file.origin, file.size, file.modified
-                return [CountedFile(*given, reader.runs())]
-            return []
+            return CountedFile(*given, reader.runs())
 
         for origin in self._listing.appeared() if self._listing else ():
             with leaving_out(self._on_error):
                 raise DataError(f"{origin} appeared while {self.description} was read; count again")
         full = [reader for reader in self._readers if reader.n_rows != 0]
-        return Ledger(chain.from_iterable(in_order(counted, full, _threads_for(full))))
+        if read is not None:
+            full = [reader for reader in full if reader.file.origin in read]
+        return Ledger(in_order(counted, full, _threads_for(full)))
 
     def only(self, columns: Sequence[str]) -> FileSource:
         """Return the source with these columns; the others are not decoded."""
@@ -462,7 +462,7 @@ class FileSource(Source):
         """
         reader = self._readers[0]
         alike = sum(other.n_rows != 0 for other in self._readers[:threads])
-        with reading(reader.file.origin, _REMEDY):
+        with reading_file(reader.file):
             columns = self._columns_of(reader)
             held = reader.held(columns, threads, self.batch_bytes)
             if alike > 1:  # a thread each
@@ -489,10 +489,10 @@ class FileSource(Source):
         """Return the pieces of every file in turn."""
         index, threads, before = 0, self.threads or pa.cpu_count(), 0
         for reader in self._readers:
-            columns, origin = self._columns_of(reader), reader.file.origin
-            with leaving_out(self._on_error), reading(origin, _REMEDY):
-                rows, merged = min(block_rows, BLOCK_ROWS), self.merged and block_rows > BLOCK_ROWS
-                pieces: list[Piece] = []
+            columns = self._columns_of(reader)
+            rows, merged = min(block_rows, BLOCK_ROWS), self.merged and block_rows > BLOCK_ROWS
+            pieces: list[Piece] = []
+            with leaving_out(self._on_error), reading_file(reader.file):
                 for piece in reader.pieces(columns, rows, self.batch_bytes, threads, merged):
                     pieces.append(piece)
                     if not piece.goes_on:
@@ -550,7 +550,7 @@ class FileSource(Source):
             del kinds[name]
         names = [n for n in names if kinds.get(n) == self.schema.field(n).type == pa.float64()]
         with ExitStack() as stack:
-            with reading(reader.file.origin, _REMEDY):
+            with reading_file(reader.file):
                 read, whole, numbers = stack.enter_context(piece.apart(names))
             rest = self
             if numbers is not None:
@@ -559,13 +559,14 @@ class FileSource(Source):
             yield rest._read(reader, piece, block_rows), numbers
 
     def _read(self, reader: FileReader, piece: Piece, block_rows: int) -> Iterator[pa.RecordBatch]:
-        with reading(reader.file.origin, _REMEDY):
+        with reading_file(reader.file):
             batches = self._conformed(reader, piece)
             if piece.together:
                 yield from together(batches)
-                return
-            many = block_rows > BLOCK_ROWS and reader.many_blocks
-            yield from reblock(batches, min(block_rows, BLOCK_ROWS), many=many)
+            else:
+                many = block_rows > BLOCK_ROWS and reader.many_blocks
+                yield from reblock(batches, min(block_rows, BLOCK_ROWS), many=many)
+        reader.file.check_unchanged()  # so that no scan takes rows of two files for those of one
 
     def _conformed(self, reader: FileReader, piece: Piece) -> Iterator[pa.RecordBatch]:
         twice = self._twice(reader)
@@ -606,6 +607,20 @@ class FileSource(Source):
                 _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)
             )
         return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+@contextmanager
+def reading_file(file: DataFile) -> Iterator[None]:
+    """Turn what is raised while a file is read into a DataError: that it changed, where it did."""
+    with reading(file.origin, _REMEDY):
+        try:
+            yield
+        except (FileNotFoundError, FileChangedError):
+            raise
+        except Exception:
+            with suppress(FileFormatError):  # of a file system that does not answer
+                file.check_unchanged()
+            raise
 
 
 def _in_turn(sizes: Sequence[int | None]) -> list[int]:

@@ -18,7 +18,7 @@ from fastbayes.core.errors import DataError, FileFormatError, refuse
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import digest_of
 from fastbayes.data.filesystems import CHECK, answered, file_system, why_not_found
-from fastbayes.data.segments import OnError, leaving_out, reading
+from fastbayes.data.segments import FileChangedError, OnError, leaving_out, reading
 
 FORMATS = {
     "parquet": "parquet", "pq": "parquet", "parq": "parquet",
@@ -67,14 +67,14 @@ class DataFile:
         return isinstance(self.filesystem, pafs.LocalFileSystem)
 
     def check_unchanged(self) -> None:
-        """Raise DataError where another file now has this path."""
-        info = self.filesystem.get_file_info(self.path)
+        """Raise FileChangedError where the file is gone, or another one is in its place."""
+        with reading(self.origin):
+            info = self.filesystem.get_file_info(self.path)
         if (info.size, info.mtime_ns) != (self.size, self.modified):
             gone = info.type == pafs.FileType.NotFound
-            raise DataError(
-                f"{self.origin}: no such file or directory any more"
-                if gone
-                else f"{self.origin} changed while it was read; begin again"
+            what = ": no such file or directory any more" if gone else " changed while it was read"
+            raise FileChangedError(
+                f"{self.origin}{what}; begin again, as rows of it may be in already"
             )
 
     def digest(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
 
@@ -162,6 +162,9 @@ class _PipedText(DataFile):
     def stream(self) -> Any:
         return self.open()
 
+    def check_unchanged(self) -> None:
+        """Do nothing: what was read is all that there was."""
+
 
 class _PipedRows(FileSource):
     """Rows of text that are read once; no file says which ones they were."""
@@ -171,8 +174,5 @@ class _PipedRows(FileSource):
     def _note_files(self) -> None:
         self.versions, self.n_rows = (), None
 
-    def check_unchanged(self) -> None:
-        """Do nothing: what was read is all that there was."""
-
-    def ledger(self) -> Ledger:
+    def ledger(self, read: Container[str] | None = None) -> Ledger:
         return Ledger()

@@ -6,7 +6,7 @@ import copy
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -272,8 +272,11 @@ class Source(ABC):
         """Return the paths of files of this machine that are read."""
         return []
 
-    def ledger(self) -> Ledger:
-        """Return the files whose rows these are; empty for rows that come from elsewhere."""
+    def ledger(self, read: Container[str] | None = None) -> Ledger:
+        """Return the files whose rows these are; empty for rows that come from elsewhere.
+
+        Of these alone some rows were `read`; None: of all.
+        """
         return Ledger()
 
     def left_out(self) -> list[str]:
@@ -370,9 +373,9 @@ class SourceView(Source):
         """Return the paths of files of this machine that are read."""
         return self.source.local_files()
 
-    def ledger(self) -> Ledger:
+    def ledger(self, read: Container[str] | None = None) -> Ledger:
         """Return the files whose rows these are."""
-        return self.source.ledger()
+        return self.source.ledger(read)
 
     def left_out(self) -> list[str]:
         """Return what was left out of the rows that were read so far."""
@@ -450,13 +453,17 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
         raise FileFormatError(f"{origin}: {said}; download the file and name the copy") from error
 
 
+class FileChangedError(DataError):
+    """A file changed or vanished while it was read; no `on_error` leaves out what is in already."""
+
+
 @contextmanager
 def leaving_out(on_error: OnError | None) -> Iterator[None]:
     """Hand a DataError to `on_error`, if there is one, and go on behind the block."""
     try:
         yield
     except DataError as error:
-        if on_error is None:
+        if on_error is None or isinstance(error, FileChangedError):
             raise
         on_error(error)
 

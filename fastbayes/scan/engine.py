@@ -15,7 +15,6 @@ from fastbayes.core import files
 from fastbayes.core.allocators import release
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
-from fastbayes.core.ledger import Ledger
 from fastbayes.core.schema import Shape
 from fastbayes.core.text_tables import size
 from fastbayes.core.threads import resolved_threads
@@ -132,13 +131,13 @@ def left_for_pairs(
 
 
 class _Total(NamedTuple):
-    """What one reading of the rows gave; `lost` are the files of which nothing could be read."""
+    """What one reading of the rows gave; `read` are the files of which some were; None: all."""
 
     parts: GrowingStatistics
     rows: int
     dropped: int
     provenance: list[str]
-    lost: set[str]
+    read: set[str] | None
 
 
 def scan(
@@ -252,9 +251,8 @@ def scan(
     assert counted is not None
     _check_classes(encoder, counted.rows, counted.dropped, classless=classless)
     result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
-    files = (file for file in source.ledger() if file.path not in counted.lost)
     provenance = (*result.provenance, *source.left_out())
-    result = replace(result, ledger=Ledger(files), provenance=provenance)
+    result = replace(result, ledger=source.ledger(counted.read), provenance=provenance)
     for file in result.ledger if logger.isEnabledFor(logging.DEBUG) else ():
         logger.debug("read %s, %s", file.path, size(file.size))
     if checkpoint is not None:
@@ -449,7 +447,6 @@ def _scanned(
     total = GrowingStatistics(counts.own, weighted=encoder.weight is not None)
     done = rows = dropped = 0
     read: set[str] = set()
-    lost: set[str] = set()
     provenance = [*([] if source.versions else [source.description]), *source.notes]
     if kept is not None:
         done, rows, start, _ = kept
@@ -465,7 +462,10 @@ def _scanned(
         checkpoint.save(Progressed(done, rows, so_far))
 
     def segments(n_rows: int) -> Iterator[Segment]:
-        return islice(source.segments(n_rows), done if behind is None else 0, None)
+        found = source.segments(n_rows)
+        # Which of these were left out nobody wrote down.
+        read.update(segment.origin for segment in islice(found, done if behind is None else 0))
+        return found
 
     # Segments of such sources hold no rows, and of what is counted nothing waits.
     more = threads if source.many_blocks and not counts.own and not encoder.keep_unlabelled else 1
@@ -482,7 +482,8 @@ def _scanned(
             if counted.skipped is not None:
                 logger.warning("left out: %s", counted.skipped)
                 provenance.append(f"left out: {counted.skipped}")
-            (read if counted.skipped is None else lost).add(counted.origin)
+            else:
+                read.add(counted.origin)
             if unlabelled is not None:
                 unlabelled += counted.unlabelled
             between = True
@@ -498,7 +499,7 @@ def _scanned(
         total.add(parts)
         budget.check_held(total)
     total.wanted = budget.wanted
-    return _Total(total, rows, dropped, provenance, lost - read)
+    return _Total(total, rows, dropped, provenance, read if skip else None)
 
 
 def _blocks_of_sums(source: Source, encoder: Encoder, own: Wanted, budget: Budget) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -133,9 +133,9 @@ class ViewElsewhere(Counter):
         """Return the bytes of rows that are held here."""
         return self.source.held(threads)
 
-    def ledger(self) -> Ledger:
+    def ledger(self, read: Container[str] | None = None) -> Ledger:
         """Return the files whose rows these are."""
-        return self.source.ledger()
+        return self.source.ledger(read)
 
     def only(self, columns: Sequence[str]) -> ViewElsewhere:
         """Return the view with these columns."""
