@@ -265,3 +265,44 @@ def test_a_file_that_is_cut_off_while_it_is_read(tmp_path: Path) -> None:
         none = dispatch.readonly(np.zeros(len(names), np.uint64))
         kernels.read_rows(calls.columns, found.arrays[1], 0, 1, 0, 90_000, none, out, places, left)
         assert left[0] > 0
+
+
+# Fields of Thrift's compact protocol: a page of values, and the bytes that it takes when it is
+# decompressed and in the file; of its own structure the rows, plain, levels in runs.
+def page_of(n: int, raw: int, body: bytes) -> bytes:
+    def number(value: int) -> bytes:
+        value, found = 2 * value, b""
+        while value > 127:
+            found, value = found + bytes([value & 127 | 128]), value >> 7
+        return found + bytes([value])
+
+    sizes = b"\x15" + number(raw) + b"\x15" + number(len(body))
+    own = b"\x2c\x15" + number(n) + b"\x15\x00\x15\x06\x15\x06\x00"
+    return b"\x15\x00" + sizes + own + b"\x00" + body
+
+
+@pytest.mark.parametrize("extra", [b"", b"\x00", b"\x00\xff\xff\xff"])
+def test_bytes_behind_the_last_tag_are_not_passed_over(extra: bytes, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=5)
+    body = bytes([40, 39 << 2]) + values.tobytes() + extra
+    assert stretches_of(page_of(5, 40, body), 5, tmp_path, p.SNAPPY) == (0 if extra else 1)
+
+
+def test_a_page_without_rows_is_left_to_the_page_reader(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=5).tobytes()
+    assert stretches_of(page_of(5, 40, values), 5, tmp_path, p.STORED) == 1
+    both = page_of(0, 0, b"") + page_of(5, 40, values)
+    assert stretches_of(both, 5, tmp_path, p.STORED) == 0
+
+
+def stretches_of(chunk: bytes, rows: int, folder: Path, codec: int) -> int:
+    """Return how many stretches are listed of a chunk that is all of a file."""
+    (folder / "chunk").write_bytes(chunk)
+    columns = np.zeros((1, p.N_COLUMN), np.int64)
+    columns[0, [p.MORE, p.ROWS, p.KIND, p.CODEC]] = len(chunk), rows, p.NUMBERS, codec
+    columns[0, [p.WIDTH, p.UNIT, p.FOUND]] = 8, 8, -1
+    with (folder / "chunk").open("rb") as file:
+        columns[0, p.FILE] = file.fileno()
+        stretches = np.zeros((1, 8, 2), np.int64)
+        dispatch.compiled_module("reading.stored").list_stretches(columns, stretches)
+    return int(columns[0, p.STRETCHES])

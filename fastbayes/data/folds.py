@@ -289,7 +289,7 @@ class WithoutFold(SourceView):
         """Yield the rows of a segment that are there."""
         if self._picked is None:
             return self._pick(segment)
-        key = segment.index, segment.first_row, segment.n_rows
+        key = segment.index, segment.first_row, segment.n_rows, segment.sum_rows
         if key not in self._picked:
             self._picked[key] = [*self._pick(segment)]
         return iter(self._picked[key])

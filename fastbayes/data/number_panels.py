@@ -18,7 +18,7 @@ from fastbayes.kernels.dispatch import Row
 from fastbayes.kernels.shared import pages as p
 from fastbayes.kernels.shared.columns import address_of
 
-# Stretches of fewer bytes are too many to be listed, unless they are few.
+# The stretches of a column are listed if they have so many bytes on average; a few may be short.
 LEAST_STRETCH, FEW_STRETCHES = 1 << 12, 16
 
 
@@ -47,7 +47,8 @@ class NumberPanels:
         self.names, self.shapes = calls.names, calls.shapes
         self._calls, self._kernels = calls, dispatch.compiled_module("reading.stored")
         columns, self.left = calls.columns, np.zeros(1, np.int64)
-        most = int(columns[:, p.MORE].max(initial=0)) // LEAST_STRETCH + FEW_STRETCHES
+        size = np.minimum(columns[:, p.MORE], 8 * columns[:, p.ROWS]).max(initial=0)
+        most = int(size) // LEAST_STRETCH + FEW_STRETCHES
         stretches = np.zeros((len(columns), most, 2), np.int64)
         self._kernels.list_stretches(columns, stretches)
         n_stretches = columns[:, p.STRETCHES]

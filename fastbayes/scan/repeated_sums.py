@@ -77,8 +77,8 @@ class RepeatedSums:
         self.reader: Any = calls if self._by_column else NumberPanels(calls)
         self._threads = numbers.threads
         self._classes = np.zeros(n, codes)
-        # Whether the order of additions tells which classes a block lacks; and how many did, or
-        # hold what calls do not add.
+        # Whether the order of additions tells which classes a block lacks; and how many blocks lack
+        # one, or hold what calls do not add.
         self._every, self._left = rows.n_classes > FEW_CLASSES, np.zeros(1, np.int64)
         self._kernels = dispatch.load("reading.repeat", rows.coding)
         whole = n - n % BLOCK_ROWS

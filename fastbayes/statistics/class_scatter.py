@@ -79,9 +79,12 @@ class ClassScatter(Statistic):
 
     @classmethod
     def need(cls, room: Room, **options: Any) -> Need:
-        """Return the bytes of so many copies, each with as much again that is being added."""
+        """Return the bytes of so many copies, each with as much again that is being added.
+
+        What is being added is filled up to vectors, which counts where columns are few.
+        """
         shape = room.shape
-        cells = room.copies * shape.n_classes * shape.n_numeric**2
+        cells = room.copies * shape.n_classes * max(shape.n_numeric**2, 16)
         return Need(np.zeros(len(shape.sizes), np.int64), 8 * cells * (20 if room.gaps else 4))
 
     def imputed(self) -> tuple[Floats, Floats, Floats, Floats]:

@@ -343,6 +343,7 @@ def test_each_column_of_numbers_starts_a_cache_line():
     assert not any(column.ctypes.data % 64 for column in numbers)
 
 
+@pytest.mark.compiled
 def test_joined_codes_take_a_third_of_a_one_hot_matrix():
     case = problem(1, 1_000, 2, [4] * 24)
     packed = compiled.Gradient(case.layout).packed(case.batch, None)

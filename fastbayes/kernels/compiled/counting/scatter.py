@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -110,11 +111,11 @@ def add_products(block, panel, a, b, roots, first, n, sums, total, across, last)
     across  IN   literal: blocks b ..., up to ACROSS
     last    IN   literal: whether total[b + t] += sum over the rows of column b + t times the root
     panel   IN   (blocks, slots, WIDTH) float64
-    sums    OUT  (columns, columns) float64
+    sums    OUT  (p, columns) float64   the rows that there are
     total   OUT  (columns,) float64
     """
     slots = cgutils.unpack_tuple(block, panel.shape)[1]
-    stride = cgutils.unpack_tuple(block, sums.shape)[1]
+    p, stride = cgutils.unpack_tuple(block, sums.shape)
     width = to.I64(WIDTH)
 
     def start(which: Any) -> Any:
@@ -135,13 +136,20 @@ def add_products(block, panel, a, b, roots, first, n, sums, total, across, last)
             one = to.splat(block, block.load(place, align=8), _LANES)
             for total_of, value in zip(totals[s * across :], vectors, strict=False):
                 block.store(to.fma(block, one, value, block.load(total_of)), total_of)
-    for s in range(height):
-        row = block.mul(block.add(block.mul(a, width), to.I64(s)), stride)
-        out, place = (total.data, to.I64(0)) if s == WIDTH else (sums.data, row)
+
+    def add_to(out: Any, place: Any, s: int) -> None:
         for t in range(across):
             here = block.add(place, block.mul(block.add(b, to.I64(t)), width))
             found = block.load(totals[s * across + t])
             to.store_at(block, block.fadd(to.load_at(block, out, here, _LANES), found), out, here)
+
+    for s in range(WIDTH):
+        row = block.add(block.mul(a, width), to.I64(s))
+        there = block.icmp_signed("<", row, p)
+        with block.if_then(there) if last else nullcontext():
+            add_to(sums.data, block.mul(row, stride), s)
+    if last:
+        add_to(total.data, to.I64(0), WIDTH)
 
 
 # Rows of which a tile of products is computed at a time: they stay in the first-level cache.
@@ -258,7 +266,7 @@ def _block(
         *(None if weight is None else readonly(weight), here, what, *own),
         *(held or (count, mean, rest, scatter)),  # these where nothing is added to others
     )
-    return done != 0, count, own.parts[:, :, :p], scatter[:, :p, :p]
+    return done != 0, count, own.parts[:, :, :p], scatter[:, :, :p]
 
 
 class BlockMemory(NamedTuple):
@@ -288,7 +296,7 @@ class BlockMemory(NamedTuple):
             np.empty(padded, np.uint64),
             *(np.empty(rows), np.empty(rows + 1), np.empty((n_groups, padded))),
             *(_panel(padded // WIDTH, rows + 1), np.empty(p), np.empty(n_groups)),
-            *(np.empty((3, n_groups, padded)), np.empty((n_groups, padded, padded))),
+            *(np.empty((3, n_groups, padded)), np.empty((n_groups, p, padded))),
         )
 
 
@@ -322,7 +330,7 @@ def add_block(
     row      OUT  (p,) float64   scratch
     count    OUT  (n_groups,) float64
     parts    OUT  (3, n_groups, padded) float64   Σ w d, mean and rest
-    scatter  OUT  (n_groups, padded, padded) float64   of products the lower half
+    scatter  OUT  (n_groups, p, padded) float64   of products the lower half
     counts, means, rests, scatters  OUT  moments of all rows, to which these are added
     """
     wanted, far, total, mean = marks[WANTED], marks[FAR], parts[TOTAL], parts[MEAN]
@@ -370,7 +378,7 @@ def begin_block(marks, zeros, roots, shift, count, parts, scatter):
         fill(shift[g], 0, padded, 0.0)
         for k in range(parts.shape[0]):
             fill(parts[k, g], 0, padded, 0.0)
-        for i in range(padded):
+        for i in range(scatter.shape[1]):
             fill(scatter[g, i], 0, padded, 0.0)
 
 
@@ -439,8 +447,8 @@ def put_shift(places, group, weight, seen, shift):
 def merge(n, mean, rest, scatter, apart, before, means, rests, scatters):
     """Add moments to those of so many rows before (Chan, Golub, LeVeque 1979, eq. 2.1).
 
-    mean, rest, scatter     IN   (>= p,), (>= p,), (>= p, >= p) float64   of n > 0 rows, or of such
-                                 a weight
+    mean, rest, scatter     IN   (>= p,), (>= p,), (p, >= p) float64   of n > 0 rows, or of such a
+                                 weight
     apart                   OUT  (p,) float64   scratch
     means, rests, scatters  OUT  float64   of all; an overflow is infinite, never NaN
     """
@@ -547,7 +555,7 @@ def add_panel(panel, roots, size, start, total, scatter):
     size     IN   (n_groups,) int64
     start    IN   (n_groups,) int64
     total    OUT  (n_groups, padded) float64   += Σ √w d
-    scatter  OUT  (n_groups, padded, padded) float64   its upper half is of no use
+    scatter  OUT  (n_groups, p, padded) float64   its upper half is of no use
     """
     for g in range(size.size):
         end, sums, row = start[g] + size[g], scatter[g], total[g]

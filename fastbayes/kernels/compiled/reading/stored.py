@@ -171,7 +171,7 @@ def find_in_page(column, page, place, begin, end, window, stretches, n):
         end = min(_TAG, behind - place)
         if left > 0 and read_file(column[p.FILE], place, x, 0, end) != end:
             return -1
-    return n if rows == 0 or n > first else -1
+    return n if n > first and place == behind else -1
 
 
 @helper
@@ -206,11 +206,10 @@ def end_of(stretches, n):
 def repeat(stretches, first, n, back, size):
     """List bytes that stand so far back, in the stretches of a page; return their number, or -1."""
     while size > 0:
-        k, at = n - 1, end_of(stretches, n) - back
-        while k >= first and end_of(stretches, k) > at:
-            k -= 1
-        if k < first or n == stretches.shape[0]:
+        at = end_of(stretches, n) - back
+        if at < end_of(stretches, first) or n == stretches.shape[0]:
             return -1
+        k = stretch_of(stretches, n, at)
         some = min(size, stretches[k, 1] - at)
         stretches[n, 0] = stretches[k, 0] + at - end_of(stretches, k)
         stretches[n, 1] = end_of(stretches, n) + some
