@@ -21,6 +21,7 @@ import fastbayes as fb
 from fastbayes.core.errors import DataError, FastBayesError, SchemaError
 from fastbayes.data.folds import Draw, Drawn
 from fastbayes.evaluation.curves.learning_curves import (
+    CurveRunner,
     Sample,
     SampledRows,
     census_of,
@@ -420,6 +421,25 @@ def test_memory_limit__counts_each_size_by_itself(mixed: pa.Table, caplog: Any) 
         tight = learning_curve("tan", table, "y", sizes, 1, **told, memory_limit=6_000)
     assert "each size is counted by itself" in caplog.text
     np.testing.assert_allclose(tight.log_loss, free.log_loss, rtol=1e-12)
+
+
+def test_memory_limit__models_are_scored_before_the_next_are_fitted(
+    mixed: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, sizes = ["naive-bayes-bins", "tan", "logistic"], [20, 100, 300]
+    free, alone = learning_curve(names, mixed, "y", sizes, 1), list[int]()
+    scored = CurveRunner._scored
+
+    def few(runner: CurveRunner, sample: Sample, fitted: Any) -> Any:
+        alone.append(len(fitted))
+        return scored(runner, sample, fitted)
+
+    monkeypatch.setattr(CurveRunner, "_scored", few)
+    monkeypatch.setattr("fastbayes.evaluation.curves.learning_curves.SLACK", 0)
+    tight = learning_curve(names, mixed, "y", sizes, 1, memory_limit=1 << 30)
+    assert alone == [1] * len(names) * len(sizes) + [0]
+    np.testing.assert_allclose(tight.log_loss, free.log_loss, rtol=1e-12)
+    np.testing.assert_array_equal(tight.accuracy, free.accuracy)
 
 
 def test_samples_too_large_to_hold__are_read_again(

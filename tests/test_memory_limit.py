@@ -149,6 +149,11 @@ SOME = 'return fb.compare(data, "y", models={}, memory_limit=memory_limit, threa
 WIDE = SOME.format(["prior", "naive-bayes", "naive-bayes-bins", "logistic"])
 # A model of pairs of many values, of which there is one without each fold.
 PAIRS = SOME.format(["prior", "tan"])
+SWEPT = 'return fb.alpha_sweep(fb.TAN(memory_limit=memory_limit, threads=4), data, "y"{})'
+CURVE = """
+    some = ["tan", "naive-bayes"]
+    return fb.learning_curve(some, data, "y", repeats=1, memory_limit=memory_limit, threads=4)
+    """
 ALL = 'return fb.compare(data, "y", memory_limit=memory_limit, threads=4{})'
 PARTS = WRITTEN.format("data.replace('.parquet', '-parts')")
 ONE = WRITTEN.format("data.replace('.parquet', '-one.parquet')")
@@ -161,6 +166,9 @@ CASES = [
     ("values.parquet", COMPARED.format(""), 100),
     ("few-rows-wide.parquet", WIDE, 40),
     ("pairs.parquet", PAIRS, 300),
+    ("pairs.parquet", SWEPT.format(""), 300),
+    ("pairs.parquet", CURVE, 300),
+    pytest.param("pairs.parquet", SWEPT.format(", evaluate='training'"), 300, marks=slow),
     pytest.param("wide.parquet", COUNT, 400, marks=slow),
     pytest.param("numbers.parquet", SCATTER, 150, marks=slow),
     pytest.param("numbers.parquet", CUT, 150, marks=slow),

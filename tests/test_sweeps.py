@@ -128,6 +128,20 @@ def test_alpha__rows_that_can_be_read_once() -> None:
     assert held_out.table == alpha_sweep(fb.NaiveBayes(), table, "y", test=table).table
 
 
+@pytest.mark.parametrize("evaluate", ["leave_one_out", "training"])
+def test_alpha__models_that_do_not_fit_together_are_scored_in_turn(evaluate: str) -> None:
+    table, alphas = random_rows(4, 60), [0.1, 1, 10]
+    whole = alpha_sweep(fb.TAN(), table, "y", alphas, evaluate=evaluate)
+    model = fb.TAN(memory_limit=10_000).fit(table, "y")
+    seen: list[int] = []
+    alone = alpha_sweep(model, table, None, alphas, evaluate=evaluate, progress=seen.append)
+    assert sum(seen) == 60 * len(alphas)
+    assert alone.table == whole.table
+    assert alone.fixed == whole.fixed
+    with pytest.raises(SchemaError, match="only once, but the memory limit lets 1 of 3 models"):
+        alpha_sweep(model, table.to_reader(), "y", alphas, evaluate=evaluate)
+
+
 # -- thresholds ------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,9 @@ from fastbayes.evaluation.validate.scored_rows import Part, Parts, ScoredBlock
 from fastbayes.evaluation.validate.scoring import (
     Contestant,
     Fitted,
+    check_models_held,
     encoders_by,
+    held_by,
     learns_by_subtraction,
     scores,
 )
@@ -54,6 +56,7 @@ from fastbayes.models.estimator.base import Classifier, check_learnable
 from fastbayes.models.estimator.inputs import require_labels
 from fastbayes.models.registry import candidates
 from fastbayes.scan import engine
+from fastbayes.scan.budget import SLACK
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.opening import Opened, census_of, opened_to_learn
 from fastbayes.scan.request import Progress
@@ -125,7 +128,8 @@ def learning_curve(
     missing, columns, exclude, dates, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        As in `fastbayes.count`. Models whose counts exceed it count every size by itself.
+        As in `fastbayes.count`. Models whose counts exceed it count every size by itself, and are
+        scored some at a time.
     progress
         Called with the number of rows counted since the last call, in every scan that counts.
 
@@ -575,10 +579,11 @@ class Sample:
         names: Iterable[str],
         limits: Mapping[str, Any],
         progress: Progress | None = None,
-    ) -> list[Statistics]:
+    ) -> Iterator[Statistics]:
         """Return the statistics of every sample: those of the last and of the rows beyond it.
 
-        Raises MemoryLimitError when the counts of all increments at once exceed the limit.
+        Raises MemoryLimitError when the counts of all increments at once, and what is made of them,
+        exceed the limit.
         """
         stats = engine.scan(
             self._drawn(0, self.most, self.place),
@@ -588,7 +593,10 @@ class Sample:
             progress=progress,
             **limits,
         )
-        return list(accumulate(stats.folds))
+        # The sums up to two sizes, and models of these: tables are as large as counts.
+        made = 4 * max(fold.nbytes for fold in stats.folds)
+        check_models_held(stats.nbytes + made, limits["memory_limit"])
+        return accumulate(stats.folds)
 
 
 class EncodedByAll(NamedTuple):
@@ -641,17 +649,30 @@ class CurveRunner:
     def repeat(self, draw: Draw) -> dict[At, Evaluator]:
         """Return what each model, by its place, made of the test rows from each size, by its."""
         sample = Sample(self.rows, self.census, draw, self.sizes, self.n_test)
-        fitted: dict[At, Any] = {}
         found: dict[At, Evaluator] = {}
-        for learning, members in self.groups:
-            fitted |= self._from_counts(sample, learning, members)
+        limit, held = self.limits["memory_limit"], dict[At, Any]()
+        for at, model in self._of_tables(sample):
+            held[at] = model
+            del model
+            # Beside the next that is fitted within the limit there is room for little.
+            if limit is not None and held_by(held.values()) > SLACK:
+                found |= self._scored(sample, held)
+                held.clear()
+        found |= self._scored(sample, held)
+        held.clear()
         for m, learner in enumerate(self.entered):
-            if learner.way == "rows":
-                fitted |= self._from_rows(sample, m, learner)
-            elif learner.way == "arrays":
+            if learner.way == "arrays":
                 for at, model in self._from_arrays(sample, m, learner):
                     found[at] = sample.test_arrays.scored(model, self._classes)
-        return found | self._scored(sample, fitted)
+        return found
+
+    def _of_tables(self, sample: Sample) -> Iterator[tuple[At, Any]]:
+        """Yield each model of tables fitted to each size; none is held here once it is yielded."""
+        for learning, members in self.groups:
+            yield from self._from_counts(sample, learning, members)
+        for m, learner in enumerate(self.entered):
+            if learner.way == "rows":
+                yield from self._from_rows(sample, m, learner)
 
     @property
     def _classes(self) -> NDArray[Any]:
@@ -659,34 +680,38 @@ class CurveRunner:
 
     def _from_counts(
         self, sample: Sample, learning: Callable[..., Encoder], members: Sequence[Learner]
-    ) -> dict[At, Any]:
+    ) -> Iterator[tuple[At, Any]]:
         """Fit models to counts of which each size is the sum of the last and an increment."""
         needed = [*dict.fromkeys(n for one in members for n in one.make()._statistics)]
         try:
             stats = sample.counted(learning, needed, self.limits, self.progress)
         except MemoryLimitError as error:
             logger.info("%s; each size is counted by itself", error)
-            stats = []
-        fitted: dict[At, Any] = {}
-        for learner in members:
-            m = self.entered.index(learner)
-            if not stats:
-                fitted |= self._from_rows(sample, m, learner)
-            for s, counted in enumerate(stats):
+            for learner in members:
+                yield from self._from_rows(sample, self.entered.index(learner), learner)
+            return
+        for s, counted in enumerate(stats):
+            for learner in members:
+                fitted = None
                 with self._noting(learner, s):
-                    fitted[m, s] = from_counts(learner.make(), counted)
-        return fitted
+                    fitted = from_counts(learner.make(), counted)
+                if fitted is not None:
+                    yield (self.entered.index(learner), s), fitted
+                del fitted
 
-    def _from_rows(self, sample: Sample, m: int, learner: Learner) -> dict[At, Any]:
+    def _from_rows(self, sample: Sample, m: int, learner: Learner) -> Iterator[tuple[At, Any]]:
         """Fit a model to the rows of each size, a warm one from the coefficients of the last."""
-        fitted: dict[At, Any] = {}
         model = learner.make()
         for s, size in enumerate(self.sizes.tolist()):
+            fitted = None
             with self._noting(learner, s):
                 found = from_rows(model, self.rows, sample.of(size))
-                fitted[m, s] = copy.copy(found) if learner.warm else found
+                fitted = copy.copy(found) if learner.warm else found
+                del found
+            if fitted is not None:
+                yield (m, s), fitted
+            del fitted
             model = model if learner.warm else learner.make()
-        return fitted
 
     def _from_arrays(self, sample: Sample, m: int, learner: Learner) -> Iterator[tuple[At, Any]]:
         """Yield an estimator fitted to the rows of each size; one that is warm goes on."""
@@ -722,7 +747,7 @@ class CurveRunner:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
     def _scored(self, sample: Sample, fitted: Mapping[At, Any]) -> dict[At, Evaluator]:
-        """Score the test rows by all models of tables in one scan."""
+        """Score the test rows by models of tables in one scan."""
         if not fitted:
             return {}
         groups = by_schema(model.schema_ for model in fitted.values())

@@ -21,7 +21,12 @@ from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.evaluation.curves.fit_source import fit_source
 from fastbayes.evaluation.plots import figure, written
 from fastbayes.evaluation.validate.cross_validation import labelled, left_out_scores
-from fastbayes.evaluation.validate.scoring import Contestant, Fitted, scores
+from fastbayes.evaluation.validate.scoring import (
+    BYTES_OF_COLUMN,
+    Contestant,
+    Fitted,
+    scores_in_turn,
+)
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
 from fastbayes.models.estimator.base import Classifier
@@ -37,6 +42,7 @@ from fastbayes.models.estimator.protocol import as_counted, fresh
 from fastbayes.models.leave_one_out.loo_bernoulli import LooBernoulli
 from fastbayes.models.sklearn.array_rows import BLOCK_CELLS
 from fastbayes.models.sklearn.naive_bayes import BernoulliNB
+from fastbayes.scan.budget import default_limit
 from fastbayes.scan.request import Progress
 from fastbayes.statistics.array_statistics import ArrayStatistics
 from fastbayes.statistics.bundle import Statistics
@@ -47,6 +53,9 @@ Floats = NDArray[np.float64]
 # Three to each power of ten.
 ALPHAS = tuple(float(f"{x:.3g}") for x in np.geomspace(1e-3, 1e2, 16))
 METHODS = ("leave_one_out", "training", "held_out")
+# What scores each row by a model without it holds, in bytes of the counts: tables of all rows, of
+# those without one, and both as they are scored.
+TABLES_OF_COUNTS = 6
 # Values that a `repr` shows, besides the best.
 SHOWN = 12
 # Log-losses closer than this share of themselves are equal.
@@ -235,6 +244,9 @@ def alpha_sweep(
 ) -> Sweep:
     """Return how good a model is for each alpha: rows are counted once, and scored once for all.
 
+    Where the models of all alphas together exceed the model's `memory_limit`, rows are scored once
+    for as many as fit, to the same figures.
+
     Parameters
     ----------
     model
@@ -300,12 +312,12 @@ def alpha_sweep(
     )
     params = model.get_params(deep=False)
     made = [type(model)(**params | {"alpha": alpha}) for alpha in values.tolist()]
+    at_once = _at_once(model, stats, len(made))
     options: dict[str, Any] = {"ranks": False, "threads": threads, "progress": progress}
     fixed: tuple[str, ...] = ()
     if method == "leave_one_out":
-        more = {"sample_weight": sample_weight, "filesystem": filesystem}
-        found, scorers, where = left_out_scores(made, stats, source, target, **more, **options)
-        fixed = scorers[0].fixed
+        more = {"sample_weight": sample_weight, "filesystem": filesystem, "at_once": at_once}
+        found, fixed, where = left_out_scores(made, stats, source, target, **more, **options)
     else:
         rows, labels, weight = source, target, sample_weight
         if method == "held_out":
@@ -314,12 +326,25 @@ def alpha_sweep(
         opened, encoding, _ = labelled(
             *(stats.schema, rows, labels, weight), unseen=model.unseen, filesystem=filesystem
         )
-        fitted = [one.fit_statistics(stats) for one in made]
-        contestants = [Contestant(one.classes_, [Fitted(one)]) for one in fitted]
-        found, _ = scores(opened, encoding, contestants, **options)
+
+        def contestant(one: Any) -> Contestant:
+            fitted = fresh(one).fit_statistics(stats)
+            return Contestant(fitted.classes_, [Fitted(fitted)])
+
+        makers = [partial(contestant, one) for one in made]
+        found, _ = scores_in_turn(opened, encoding, makers, at_once, **options)
         where = opened.description
     figures = [score.figures(where) for score in found]
     return Sweep(**swept("alpha", values, figures, method=method, fixed=fixed))
+
+
+def _at_once(model: Any, stats: Statistics, n: int) -> int:
+    """Return how many of `n` models of the same counts fit in the memory limit beside these."""
+    limit = default_limit() if model.memory_limit is None else int(model.memory_limit)
+    needed = [stats.parts[name] for name in model._statistics if name in stats.parts]
+    each = TABLES_OF_COUNTS * sum(part.nbytes for part in needed)
+    each += BYTES_OF_COLUMN * len(stats.schema.features)
+    return min(max((limit - stats.nbytes) // max(each, 1), 1), n)
 
 
 def _counted(model: Any, source: Any, target: Any, **more: Any) -> tuple[Statistics, Any]:

@@ -26,12 +26,12 @@ from fastbayes.evaluation.validate.scoring import (
     fitted_without_folds,
     held_by,
     scores,
+    scores_in_turn,
 )
 from fastbayes.evaluation.validation import Evaluation, Evaluator
 from fastbayes.models.estimator.base import Classifier
 from fastbayes.models.estimator.inputs import require_labels
-from fastbayes.models.estimator.loo_base import LooScorer
-from fastbayes.models.leave_one_out.loo import unfitted_loo_scorer
+from fastbayes.models.leave_one_out.loo import kind_of, unfitted_loo_scorer
 from fastbayes.scan.opening import (
     folds_apart,
     number_of_folds,
@@ -238,7 +238,7 @@ def leave_one_out(
     >>> [fb.leave_one_out(m, stats, table).accuracy for m in (fb.NaiveBayes(), fb.TAN())]
     [0.0, 1.0]
     """
-    (score,), (scorer,), where = left_out_scores(
+    (score,), fixed, where = left_out_scores(
         [model],
         stats,
         source,
@@ -251,7 +251,7 @@ def leave_one_out(
         progress=progress,
     )
     kept = probabilities(score, len(stats.schema.classes))
-    return validation(score.figures(where), method="leave-one-out", fixed=scorer.fixed, proba=kept)
+    return validation(score.figures(where), method="leave-one-out", fixed=fixed, proba=kept)
 
 
 def left_out_scores(
@@ -262,12 +262,13 @@ def left_out_scores(
     *,
     sample_weight: Any = None,
     filesystem: Any = None,
+    at_once: int | None = None,
     **options: Any,
-) -> tuple[list[Score], list[LooScorer], str]:
-    """Score every row by each model without it, in one scan for all.
+) -> tuple[list[Score], tuple[str, ...], str]:
+    """Score every row by each model without it, in one scan for all, or for each so many `at_once`.
 
     The models learn from the same statistics, as `leave_one_out` takes them; `options` are those of
-    `scores`. Returns a score and a scorer for each, and what the rows are called.
+    `scores`. Returns a score for each, what the first has fixed, and what the rows are called.
     """
     if not isinstance(stats, Statistics):
         raise SchemaError(
@@ -284,20 +285,29 @@ def left_out_scores(
             "the statistics were counted without weights: leave `sample_weight` out, or count with "
             "it"
         )
-    scorers, schema = [unfitted_loo_scorer(model, stats) for model in models], stats.schema
+    schema, fixed = stats.schema, list[tuple[str, ...]]()
+    for model in models:
+        kind_of(model)  # before rows are opened
     limits = [m.memory_limit for m in models if getattr(m, "memory_limit", None) is not None]
     given = schema, source, target, sample_weight
     rows, encoding, _ = labelled(*given, filesystem=filesystem, counted=stats)
-    found, scanned = scores(
+
+    def contestant(model: Any) -> Contestant:
+        scorer = unfitted_loo_scorer(model, stats)
+        fixed.append(scorer.fixed)
+        return Contestant(schema.class_labels, [scorer])
+
+    found, scanned = scores_in_turn(
         rows,
         encoding,
-        [Contestant(schema.class_labels, [scorer]) for scorer in scorers],
+        [partial(contestant, model) for model in models],
+        at_once or len(models),
         memory_limit=min(limits, default=None),
         weighted=stats.weighted,
         **options,
     )
     _check_rows(scanned.classes, stats)
-    return found, scorers, rows.description
+    return found, fixed[0], rows.description
 
 
 def labelled(

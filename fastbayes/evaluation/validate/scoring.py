@@ -29,7 +29,7 @@ from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema, Shape
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import WithoutFold
-from fastbayes.data.segments import Segment, Source
+from fastbayes.data.segments import Segment, Source, check_rereadable
 from fastbayes.evaluation.roc_auc import LEAST_HISTOGRAM, RanksNeed, ranked_columns
 from fastbayes.evaluation.validate.paired_losses import PairedLosses
 from fastbayes.evaluation.validate.scored_rows import (
@@ -518,6 +518,29 @@ def scores(
         able = [i for i, contestant in enumerate(contestants) if contestant.error is None]
         PairedLosses.settle([mine.paired for mine in found.scores], able)
     return found.scores, found.scanned
+
+
+def scores_in_turn(
+    source: Source,
+    rows: Encoding,
+    makers: Sequence[Callable[[], Contestant]],
+    at_once: int,
+    **options: Any,
+) -> tuple[list[Score], Scanned]:
+    """Score all rows by each model, as `scores` does by those that are made and held `at_once`.
+
+    Raises SchemaError where that takes several scans, and the rows can be read only once.
+    """
+    if at_once < len(makers):
+        need = f"the memory limit lets {at_once:,} of {len(makers):,} models be scored at a time"
+        check_rereadable(source, need)
+    found, scanned = list[Score](), Scanned()
+    for first in range(0, len(makers), at_once):
+        some = [make() for make in makers[first : first + at_once]]
+        mine, scanned = scores(source, rows, some, **options)
+        found += mine
+        del some  # before the next are made
+    return found, scanned
 
 
 def score_block(
