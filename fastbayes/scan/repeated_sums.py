@@ -89,13 +89,14 @@ class RepeatedSums:
         if self._every:
             works += [(partial(self._note_absent, *block), n, 1) for block in blocks]
         adding: list[tuple[Callable[[], None], int, int]]
+        # Whether several threads add blocks to sums of their own.
+        self._apart = False
         if self._by_column:  # what is done to the first column is done to the next
             self._hold(parts, 1)
             adding = [(partial(self._add, blocks), 1, len(calls.columns))]
             self._moving = self._of_columns()
         else:
             works.append((self.reader.find, n, 1))
-            # Several threads add blocks to sums of their own.
             size = len(blocks) * sum(part.nbytes for part in parts.values())
             self._apart = size <= MOST_APART and not self.reader.whole and self._threads > 1
             self._hold(parts, len(blocks) if self._apart else 1)
