@@ -309,7 +309,7 @@ def test_a_member_of_many_rows__is_fitted_as_it_is_alone() -> None:
     )
     rows = rows.append_column("n", pa.array(rng.normal(size=70_000) + y))
     rows = rows.set_column(0, "y", pa.array(y.astype(str), mask=rng.random(70_000) < 0.01))
-    alone = fb.LogisticRegression(standardize=True).fit(rows, "y")
+    alone = fb.LogisticRegression(standardize=True, init="zeros", tol=0.01).fit(rows, "y")
     board = fb.compare(rows, "y", models=["logistic"], folds=2, race=False)
     blend = fb.Blend(["naive-bayes", "logistic"], folds=2).fit(rows, "y")
     assert alone.trace_[0, 0] < 1  # it began with a sample of the rows
@@ -327,7 +327,7 @@ def test_blend__is_its_pools_of_members_fitted_to_all_rows(kernels: str) -> None
         "naive-bayes": fb.NaiveBayes(numeric="student"),
         "naive-bayes-bins": fb.NaiveBayes(numeric="mdl"),
         "tan": fb.TAN(),
-        "logistic": fb.LogisticRegression(standardize=True),
+        "logistic": fb.LogisticRegression(standardize=True, init="zeros", tol=0.01),
     }
     parts = []
     for name, member in model.members_.items():

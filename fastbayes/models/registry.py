@@ -255,7 +255,12 @@ register(
     "fastbayes.models.logistic.logistic",
     "logistic",
     (
-        Candidate(parameters={"standardize": True}, effort=(Effort(40.0, by_class=True),)),
+        # Of many correlated columns counts say far too much to begin with. A smaller `tol` takes
+        # twice the time, and changes the log-loss of held-out rows by less than 1e-5.
+        Candidate(
+            parameters={"standardize": True, "init": "zeros", "tol": 0.01},
+            effort=(Effort(40.0, by_class=True),),
+        ),
         # A weak penalty: it is there for rules, and other models are for noise.
         Candidate(
             "-pairs",

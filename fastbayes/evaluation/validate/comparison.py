@@ -1109,10 +1109,10 @@ def compare(
         "joint-gaussian", "gaussian-bayes", "gaussian-bayes-tied", "weighted-naive-bayes",
         "logistic", "logistic-pairs", "network", and "prior", the shares of the classes
         ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
-        standardize=True, the two of Gaussian Bayes prior="niw", those of quantiles five bins;
-        "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so that its figures depend
-        on the order of columns and the names of classes, by some 1e-5 nats of log-loss;
-        "aode-missing" has missing="category", and unasked takes part only where a value of a
+        standardize=True, init="zeros" and tol=0.01, the two of Gaussian Bayes prior="niw", those of
+        quantiles five bins; "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so
+        that its figures depend on the order of columns and the names of classes, by some 1e-5 nats
+        of log-loss; "aode-missing" has missing="category", and unasked takes part only where a value of a
         category or a bin is missing);
         unfitted models with parameters of their own; estimators of arrays by scikit-learn's
         protocol (see Notes); or {name: model}. All read the rows alike: `columns`, `exclude`,
