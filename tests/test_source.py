@@ -33,12 +33,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastbayes as fb
-from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
 from fastbayes.core.picks import Selection
 from fastbayes.data import text
 from fastbayes.data.segments import SEGMENT_BLOCKS, reblock
 from fastbayes.data.source import Source, open_source
 from fastbayes.data.text import blocks, cut_rows
+from fastbayes.models.estimator import inputs
 
 BLOCK = 3
 TABLE = pa.table(
@@ -347,6 +348,29 @@ def test_categories_are_kept() -> None:
     (batch,) = batches(open_source(polar))
     assert batch.column(0).dictionary.to_pylist() == ["b", "a", "z"]
     assert pa.types.is_dictionary(open_source(polar.cast(pl.Categorical())).schema.types[0])
+
+
+def test_categories_of_pandas__become_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"a": ["u", "v", None, "v"], "y": ["n", "n", "p", "p"]}).astype("category")
+    monkeypatch.setattr(pd.Categorical, "__iter__", lambda self: pytest.fail("one value at a time"))
+    source = open_source(frame)
+    assert [row["a"] for row in rows(source)] == ["u", "v", None, "v"]
+    assert pa.types.is_dictionary(source.schema.field("a").type)
+
+
+def test_rows_to_score__are_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"a": ["u", "v", "v"], "y": ["n", "n", "p"], "more": [1, 2, 3]}
+    model = fb.NaiveBayes().fit({"a": table["a"], "y": table["y"]}, "y")
+    opened = []
+
+    def noted(source: Any, **options: Any) -> Source:
+        opened.append(source)
+        return open_source(source, **options)
+
+    monkeypatch.setattr(inputs, "open_source", noted)
+    with pytest.warns(FastBayesWarning, match="does not use"):
+        model.predict(table)
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f8", "i1", "u2", "i8", ">i4", "u8", "?"])

@@ -317,8 +317,8 @@ def _dated(values: Any) -> Any:
 
     Arrow takes few units of single ones, and no two units together.
     """
-    objects = getattr(getattr(values, "dtype", None), "kind", "") == "O"
-    if not objects and not isinstance(values, Sequence):
+    # Of numpy: categories and texts of pandas say that they are objects, too, and become some.
+    if getattr(values, "dtype", None) != np.dtype(object) and not isinstance(values, Sequence):
         return values
     kind = type(next((value for value in values if not is_missing(value)), None))
     if kind not in (np.datetime64, np.timedelta64):
@@ -345,6 +345,16 @@ def is_missing(value: Any) -> bool:
     different = value != value
     # Whether NA differs from anything is NA.
     return bool(different) if isinstance(different, bool | np.bool_) else different is value
+
+
+# Of these no value is missing, and most objects are one of them.
+_KNOWN = frozenset({str, bool, int})
+
+
+def missing_cells(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return which objects are missing, each as `is_missing` has it."""
+    found = (type(cell) not in _KNOWN and is_missing(cell) for cell in cells)
+    return np.fromiter(found, np.bool_, len(cells))
 
 
 def _misfit(values: Iterable[Any]) -> str | None:

@@ -7,6 +7,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import GREATEST, LEAST, code_type
-from fastbayes.core.domains import cast_domain
+from fastbayes.core.domains import array_of, cast_domain
 from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, refuse, warn
 from fastbayes.core.numbers import is_number
 from fastbayes.core.picks import (
@@ -36,6 +37,7 @@ from fastbayes.data.memory import (
     declared_values,
     is_missing,
     is_name,
+    missing_cells,
     to_array,
     worded,
 )
@@ -150,7 +152,11 @@ def class_column(model: Any, name: str, y: Any) -> pa.Array:
     if array.dtype.kind == "f":
         missing = np.isnan(array)
     else:
-        missing = np.array([is_missing(v) for v in array], dtype=np.bool_)
+        # Most are texts; of what is none, or not of one kind, the checks below tell.
+        with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            if pa.types.is_string((texts := array_of(array)).type):
+                return texts
+        missing = missing_cells(array)
     known = array[~missing]
     if not len(known):
         return to_array(name, check_labels(model, array))
@@ -188,30 +194,28 @@ def _cells(model: Any, X: Any, *, reset: bool) -> NDArray[Any] | pa.Table:
     return pa.table({f"x{j}": c for j, c in enumerate(columns)})
 
 
+_NUMBERS = bool, int, float, np.bool_, np.integer, np.floating
+
+
 def _column(cells: NDArray[Any], j: int) -> pa.Array:
     """Return a column of text, of numbers, or of nothing known, whose type is null."""
-    text = numbers = False
-    missing = np.zeros(len(cells), dtype=np.bool_)
-    for row, cell in enumerate(cells):
-        if isinstance(cell, str):
-            text = True
-        elif is_missing(cell):
-            missing[row] = True
-        elif isinstance(cell, (complex, np.complexfloating)):
+    cells = cells.astype(object, copy=False)
+    missing = missing_cells(cells)
+    kinds = {*map(type, cells[~missing])}
+    text, numbers = (any(issubclass(kind, of) for kind in kinds) for of in (str, _NUMBERS))
+    if wrong := {kind for kind in kinds if not issubclass(kind, (str, *_NUMBERS))}:
+        row, cell = next((row, cell) for row, cell in enumerate(cells) if type(cell) in wrong)
+        if isinstance(cell, (complex, np.complexfloating)):
             raise DataError(f"Complex data not supported: column {j}, row {row} holds {cell!r}")
-        elif isinstance(cell, (bool, int, float, np.bool_, np.integer, np.floating)):
-            numbers = True
-        else:
-            raise TypeError(
-                f"argument must be a string or a real number, not {type(cell).__name__!r}: "
-                f"column {j}, row {row}"
-            )
+        raise TypeError(
+            f"argument must be a string or a real number, not {type(cell).__name__!r}: "
+            f"column {j}, row {row}"
+        )
     if not text:
         return pa.array(cells.astype(np.float64)) if numbers else pa.nulls(len(cells))
     if numbers:
         raise DataError(f"column {j} holds both text and numbers; make it one of them")
-    filled = np.where(missing, "", cells) if missing.any() else cells
-    return pa.array(np.asarray(filled, dtype=np.str_), mask=missing)
+    return pa.array(cells, pa.string(), mask=missing)
 
 
 def open_rows(
@@ -246,10 +250,10 @@ def open_rows(
 def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
     source = open_rows(model, X)
-    return source if is_array(X) else _selected(model, X, source)
+    return source if is_array(X) else _selected(model, source)
 
 
-def _selected(model: Any, X: Any, source: Any) -> Any:
+def _selected(model: Any, source: Any) -> Any:
     """Read only what the model needs; what else is there is said once."""
     names = model.schema_.read_from(source.schema.names)
     used = set(names)
@@ -268,9 +272,7 @@ def _selected(model: Any, X: Any, source: Any) -> Any:
             f"{source.description}: the model does not use {unknown[:5]}"
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
-    if source.rereadable:
-        source = open_source(X, columns=names or None, **as_at_fit(model.schema_))
-    return filled(source, model.schema_)
+    return filled(source.only(names or source.schema.names[:1]), model.schema_)
 
 
 def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:
