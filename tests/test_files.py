@@ -191,7 +191,7 @@ def test_write__refuses_what_would_not_come_back(
 
 
 def damage(blob: bytes) -> Any:
-    """Yield the file with each byte changed, with each byte left out, and of every length."""
+    """Yield the file with each byte changed or left out, of every length, with several changes."""
     for at in range(len(blob)):
         for flip in (0x01, 0x80, 0xFF):
             yield blob[:at] + bytes([blob[at] ^ flip]) + blob[at + 1 :]
@@ -199,15 +199,28 @@ def damage(blob: bytes) -> Any:
         yield blob[:at] + blob[at + 1 :]
     yield blob + b"\0"
     yield blob + blob
+    rng = np.random.default_rng(0)
+    for _ in range(4000):
+        changed = bytearray(blob)
+        for _ in range(rng.integers(1, 5)):  # most of them near the ends
+            at = min(int(len(changed) * rng.beta(0.3, 0.3)), len(changed) - 1)
+            kind, size = rng.choice(["flip", "insert", "delete"]), int(rng.integers(1, 9))
+            if kind == "flip":
+                changed[at] ^= 1 << (size - 1)
+            else:
+                changed[at : at + size * (kind == "delete")] = rng.bytes(size * (kind == "insert"))
+        yield bytes(changed)
 
 
 @pytest.mark.parametrize("checksum", ["checked", "right"])
-def test_read__every_damaged_byte(
+def test_read__whatever_is_damaged(
     blob: bytes, monkeypatch: pytest.MonkeyPatch, checksum: str
 ) -> None:
-    """The checksum guards against accidents; behind a right one comes nothing but an error."""
+    """The checksum is compared before Arrow is asked; behind a right one comes only an error."""
     if checksum == "right":
         monkeypatch.setattr(files, "_digest", lambda blob, place: place)
+    else:
+        monkeypatch.setattr(pa.ipc, "MessageReader", None)
     for broken in damage(blob):
         monkeypatch.setattr(files, "_contents", lambda path, broken=broken: broken)
         try:
@@ -296,6 +309,16 @@ def test_read__huge_empty_shape(tmp_path: Path) -> None:
     schema = field(blob, "counts", shape=f"[0, {10**30}]")
     with pytest.raises(FileFormatError, match="damaged"):
         files.read(forged(tmp_path / "b.fb", blob, schema=schema))
+
+
+@pytest.mark.parametrize("kind", [0, 3, 6])
+def test_read__message_of_another_kind(tmp_path: Path, blob: bytes, kind: int) -> None:
+    # Arrow verifies what a message is in name, and reads it as what is asked for.
+    changed = bytearray(blob)
+    changed[files._member(blob, files._follow(blob, files.FIRST_MESSAGE), 1)] = kind
+    place = pa.ipc.open_file(blob).schema.metadata[b"sha256"]
+    with pytest.raises(FileFormatError, match=r"of type .* instead of schema|Invalid flatbuffer"):
+        files.read(sealed(tmp_path / "a.fb", bytes(changed), place))
 
 
 def test_read__array_twice(tmp_path: Path, blob: bytes) -> None:

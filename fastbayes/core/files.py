@@ -2,8 +2,8 @@
 
 The file has one record batch of one row. Each array is a large_list column whose field metadata
 give its shape and dtype; whole numbers are stored in the narrowest type that holds them. The
-header is JSON in the schema metadata, with a SHA-256 of the whole file. Nothing in it is ever
-executed, and nothing is believed before it was checked.
+header is JSON in the schema metadata, with a SHA-256 of the whole file, without which no byte is
+given to Arrow. Nothing in it is ever executed, and nothing is believed before it was checked.
 
 Format 1 stored whole numbers as they are, compressed every batch, and had an array for each domain
 of a schema (`fastbayes.core.schema_file`).
@@ -44,6 +44,8 @@ except ImportError:  # Windows has no such locks
 FORMAT = "fastbayes"
 VERSION = 2
 MAGIC = b"ARROW1"
+# Where the first message stands: behind the magic, its padding, a mark and its length.
+FIRST_MESSAGE = 16
 
 HEADER_KEY, DIGEST_KEY = b"fastbayes", b"sha256"
 
@@ -798,19 +800,16 @@ def _decode(blob: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]
         if (digest := known.digest_of(blob)) is not None:
             _check_digest(digest, blob)
             return json.loads(known.text)["header"], known.read(blob)
-    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob).read_buffer()[8:])
-    schema = pa.ipc.read_schema(messages.read_next_message())
     before = _last
-    text, digest, header = _read_header(schema, blob)
+    text, digest, header = _read_header(blob)
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(blob).read_buffer()[8:])
+    schema = pa.ipc.read_schema(_next(messages, "schema"))
     refuse(
         len(set(schema.names)) != len(schema.names),
         "an array occurs twice; write it again",
         FileFormatError,
     )
-    message = messages.read_next_message()
-    refuse(
-        message.type != "record batch", f"a {message.type} instead of a record batch", ValueError
-    )
+    message = _next(messages, "record batch")
     _check_sizes(message)
     batch = pa.ipc.read_record_batch(message, schema)
     batch.validate(full=True)
@@ -841,9 +840,16 @@ def _remember(layout: FileLayout | None) -> None:
         _layouts = (layout, *_layouts[: MOST_LAYOUTS - 1])
 
 
-def _read_header(schema: pa.Schema, blob: bytes) -> tuple[bytes, bytes, dict[str, Any]]:
+def _next(messages: Any, kind: str) -> pa.Message:
+    """Return the next message of a kind; Arrow would read any other as if it were of that."""
+    message = messages.read_next_message()
+    refuse(message.type != kind, f"a message of type {message.type} instead of {kind}", ValueError)
+    return message
+
+
+def _read_header(blob: bytes) -> tuple[bytes, bytes, dict[str, Any]]:
     """Return the header as it stands, the digest, and the header, once all of them are right."""
-    metadata = schema.metadata or {}
+    metadata = _metadata(blob)
     refuse(
         not {HEADER_KEY, DIGEST_KEY} <= {*metadata},
         "an Arrow file, but not one that fastbayes wrote; to use it as data, name it as data",
@@ -914,6 +920,30 @@ def _check_memory(size: int) -> None:
             f"holds {size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB; "
             "open it on a larger one"
         )
+
+
+def _metadata(blob: bytes) -> dict[bytes, bytes]:
+    """Return the first two metadata of the schema (ours has no more) without a call of Arrow.
+
+    The digest is one of them. Until it is checked, what the file says may be anything: a wrong
+    place gives other bytes here, or an error, where compiled code may end the process.
+
+    The schema is Message.header, field 2; its metadata are Schema.custom_metadata, field 2; key and
+    value of each are fields 0 and 1 (format/Message.fbs, Schema.fbs of the Arrow specification).
+    """
+    schema = _follow(blob, _member(blob, _follow(blob, FIRST_MESSAGE), 2))
+    if not (place := _member(blob, schema, 2)):
+        return {}
+    vector = _follow(blob, place)
+    (count,) = struct.unpack_from("<I", blob, vector)
+    pairs = [_follow(blob, vector + 4 * i) for i in range(1, 1 + min(count, 2))]
+    return {_text(blob, _member(blob, one, 0)): _text(blob, _member(blob, one, 1)) for one in pairs}
+
+
+def _text(blob: bytes, place: int) -> bytes:
+    start = _follow(blob, place)
+    (size,) = struct.unpack_from("<I", blob, start)
+    return blob[start + 4 : start + 4 + size]
 
 
 def _buffers(metadata: bytes, batch: int) -> Iterator[tuple[int, int]]:
