@@ -181,8 +181,8 @@ def _default(function: Any, option: str) -> Any:
 def network() -> None:
     """Bayesian networks: learn, query, sample, show.
 
-    NETWORK is a file: .bif, .xml (XMLBIF), a model (.fb), or with the extra `bn` .net, .dsl, .xdsl,
-    .uai (which has no names) or .o3prm.
+    NETWORK is a file: .bif, .xml (XMLBIF), .xdsl, .uai (which has no names), a model (.fb), or with
+    the extra `bn` .net, .dsl or .o3prm.
     """
 
 

@@ -1,4 +1,4 @@
-"""Networks in files: model files, BIF, XMLBIF, and other formats by pyAgrum."""
+"""Networks in files: model files, BIF, XMLBIF, XDSL, UAI, and other formats by pyAgrum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastbayes.core.iteration import Convergence
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.networks.graph.coded import SparseTable
 from fastbayes.networks.graph.tables import NetworkTables
-from fastbayes.networks.io import bif, pyagrum_formats, xmlbif
+from fastbayes.networks.io import bif, pyagrum_formats, uai, xdsl, xmlbif
 from fastbayes.statistics.bundle import Statistics
 
 FORMATS: dict[str, ModuleType] = {
@@ -25,6 +25,8 @@ FORMATS: dict[str, ModuleType] = {
     ".xml": xmlbif,
     ".xmlbif": xmlbif,
     ".bifxml": xmlbif,
+    ".xdsl": xdsl,
+    ".uai": uai,
     **dict.fromkeys(pyagrum_formats.SUFFIXES, pyagrum_formats),
 }
 
@@ -110,8 +112,8 @@ class FormatsMixin(NetworkTables):
         Parameters
         ----------
         path
-            The file: .bif, .xml, .xmlbif and .bifxml (XMLBIF 0.3); the extra `bn` adds .net, .dsl,
-            .xdsl, .uai and .o3prm.
+            The file: .bif, .xml, .xmlbif and .bifxml (XMLBIF 0.3), .xdsl (GeNIe), .uai; the extra
+            `bn` adds .net, .dsl and .o3prm.
 
         Returns
         -------
@@ -121,7 +123,8 @@ class FormatsMixin(NetworkTables):
         Raises
         ------
         DataError
-            When the format is not known, the extra is missing, or the file contradicts itself.
+            When the format is not known, the extra is missing, the file contradicts itself, or a
+            node has no table of probabilities, as decisions and noisy-max in XDSL.
         """
         return cls(*format_of(path).read(path))
 
@@ -143,9 +146,10 @@ class FormatsMixin(NetworkTables):
 
         Notes
         -----
-        Files of the extra `bn` have six digits of each probability; `read` takes rows that miss 1
-        by 1e-4 there, and by 1e-6 elsewhere. BIF and XMLBIF have all digits. UAI has no names:
-        nodes and states are numbers when it is read.
+        Files of the extra `bn` have six digits of each probability, all others have all digits.
+        `read` takes rows that miss 1 by 1e-6 in BIF and XMLBIF, and by 1e-4 elsewhere. UAI has no
+        names: nodes and states are numbers when it is read, in the order that they have here.
+        XDSL has letters, digits and "_" in names, a letter first; parents stand before children.
         """
         self._write(format_of(path), path, force)
 

@@ -16,9 +16,9 @@ from fastbayes.networks.io.parsed_network import (
     ParsedNetwork,
     TableRow,
     brief,
-    contents,
     names_of,
     numbers_in,
+    text_in,
     write_text,
 )
 
@@ -238,16 +238,7 @@ class Parser:
 
 def read(path: str | os.PathLike[str]) -> ParsedNetwork:
     """Read a network from a BIF file, as `BayesianNetwork.read_bif` says."""
-    blob = contents(path)
-    try:
-        text = blob.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = blob.count(b"\n", 0, error.start) + 1
-        raise FileFormatError(
-            f"{os.fspath(path)}, line {line}: byte {error.start:,} is no UTF-8 text; is it BIF?"
-        ) from None
-    del blob
-    return Parser(path, text).parts()
+    return Parser(path, text_in(path, "BIF")).parts()
 
 
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:

@@ -21,6 +21,8 @@ from fastbayes.networks.graph.coded import Floats, SparseTable, Table, fits
 
 # What rows of a table in BIF may miss 1 by.
 WRITTEN = 1e-6
+# The same where programs write six digits of each number.
+SIX_DIGITS = 1e-4
 # What sums of r numbers near 1 may miss it by, in units of r eps: they are as they should be.
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
 # Numbers that rows called `default` fill in, over the file; beyond, tables keep what stands in it.
@@ -336,6 +338,18 @@ def contents(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         raise FileFormatError(f"{name}: {said}; name a file of a network") from error
+
+
+def text_in(path: str | os.PathLike[str], form: str) -> str:
+    """Return the text of a file, which is UTF-8 if it is of the format that `form` names."""
+    blob = contents(path)
+    try:
+        return blob.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = blob.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{os.fspath(path)}, line {line}: byte {error.start:,} is no UTF-8 text; is it {form}?"
+        ) from None
 
 
 def write_text(path: str | os.PathLike[str], lines: Iterable[str], force: bool) -> None:

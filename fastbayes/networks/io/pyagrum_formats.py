@@ -15,6 +15,7 @@ from typing import Any
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.files import atomic
 from fastbayes.networks.io.parsed_network import (
+    SIX_DIGITS,
     Family,
     NetworkBuilder,
     ParsedNetwork,
@@ -24,16 +25,14 @@ from fastbayes.networks.io.parsed_network import (
     names_of,
 )
 
-# Hugin, GeNIe, UAI, O3PRM. Formats that run what they hold, such as pickle, are not among them.
-SUFFIXES = (".net", ".dsl", ".xdsl", ".uai", ".o3prm")
+# Hugin, older GeNIe, O3PRM. Formats that run what they hold, such as pickle, are not among them;
+# nor those whose tables pyAgrum takes to count the first parent fastest, which are ours: XDSL, UAI.
+SUFFIXES = (".net", ".dsl", ".o3prm")
 # What a name may be in all of them, but for their own words, such as "node".
 PLAIN = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-# Rows may miss 1 by this: pyAgrum writes six digits of each number.
-MOST_OFF = 1e-4
 # The script that has pyAgrum to itself. Imported here, it could end the process of the user: of
 # warnings made errors (`-W error`, pytest's `filterwarnings`) its import dies by a null pointer
-# (swig issue 3061), and some broken files (XDSL) it reads for ever, into all memory, where no
-# Ctrl-C stops it.
+# (swig issue 3061), and some broken files it reads into all memory, where no Ctrl-C stops it.
 CHILD = Path(__file__).with_name("pyagrum_process.py")
 # Seconds until it is given up: some, and some per byte of the network (it takes under 1e-7).
 LONGEST, LONGEST_PER_BYTE = 60.0, 1e-6
@@ -95,7 +94,7 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
     """
     size = len(contents(path))  # says in our words when there is nothing to read
     found = _ask(path, "read", FileFormatError, size, file=os.fspath(path))
-    declared = NetworkBuilder(path, most_off=MOST_OFF)
+    declared = NetworkBuilder(path, most_off=SIX_DIGITS)
     for name, states in found["nodes"]:
         declared.node(name, states, 0)
     for name, parents, numbers in found["families"]:
@@ -106,8 +105,7 @@ def read(path: str | os.PathLike[str]) -> ParsedNetwork:
 def write(network: Any, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a network to a file of another program, with six digits of each probability.
 
-    Raises DataError when pyagrum is not installed, or the file, read again, has other names (UAI
-    has none).
+    Raises DataError when pyagrum is not installed, or the file, read again, has other names.
     """
     check_whole(network, path)
     names, states = names_of(network)
