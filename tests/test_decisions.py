@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from fastbayes.core.decisions import bayes_risk, conditional_risk, decide, loss_matrix, minimum_risk
 from fastbayes.core.errors import DataError
+from fastbayes.core.one_thread import ONE_THREAD
 
 # --- numbers ----------------------------------------------------------------------------------
 
@@ -74,6 +75,24 @@ def test_decisions_against_brute_force(problem: Any) -> None:
     assert made.expected_loss.tolist() == risks
     assert made.decision.tolist() == [labels[i] if i >= 0 else None for i in index]
     assert made.runner_up.tolist() == [labels[i] if i >= 0 else None for _, _, i in expected]
+
+
+def test_products_of_many_rows__are_small_enough_for_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    multiplied, matmul = [], np.matmul
+
+    def counted(a: Any, b: Any, **options: Any) -> Any:
+        multiplied.append(a.size * b.shape[1])
+        return matmul(a, b, **options)
+
+    proba = np.random.default_rng(0).dirichlet([1, 2, 3], 100_000)
+    loss = np.array([[0.0, 1, 2], [1, 0, 2], [3, 2, 0]])
+    monkeypatch.setattr(np, "matmul", counted)
+    found = conditional_risk(proba, loss)
+    np.testing.assert_allclose(found, np.einsum("nc,dc->nd", proba, loss), rtol=1e-14)
+    assert 0 < max(multiplied) <= ONE_THREAD
+    assert sum(multiplied) == proba.size * len(loss)
 
 
 def test_conditional_risk__rows_are_decisions() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastbayes.core.errors import DataError, refuse
+from fastbayes.core.one_thread import FEWEST, pieces
 from fastbayes.core.suggestions import did_you_mean
 
 
@@ -485,7 +486,10 @@ def _cost(reject: float | None) -> float | None:
 
 
 def _risk(proba: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(proba @ matrix.T)
+    found = np.empty((len(proba), len(matrix)))
+    for rows in pieces(len(proba), matrix.size, FEWEST):
+        np.matmul(proba[rows], matrix.T, out=found[rows])
+    return found
 
 
 def _regret(proba: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from oracles import log_joint as sums
 from oracles import quadratic as naive
 
+from fastbayes.core import one_thread
 from fastbayes.kernels.compiled.scoring import quadratic as compiled
 from fastbayes.kernels.numpy.scoring import quadratic as numpy_twin
-from fastbayes.kernels.shared import one_thread
 from fastbayes.kernels.shared.quadratic import Quadratics, patterns
 
 MODULES = [

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastbayes.core.one_thread import FEWEST, pieces
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.one_thread import FEWEST, pieces
 from fastbayes.kernels.shared.scoring import EXACT, largest_term
 
 Flags = NDArray[np.bool_]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fastbayes.core.batch import Batch
 from fastbayes.core.layout import Layout
+from fastbayes.core.one_thread import FEWEST, ONE_THREAD, pieces
 from fastbayes.kernels.shared.arrays import Floats
-from fastbayes.kernels.shared.one_thread import FEWEST, ONE_THREAD, pieces
 
 # What a multiplication of a product of matrices takes, over what a term of a row does otherwise;
 # products with directions that a step of Newton's method takes, about.
