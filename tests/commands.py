@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,19 @@ def fails(*args: Any, folder: Path, code: int = 1) -> str:
     assert not PYTHON.search(re.sub(r"--[\w-]+ \S+", "", said.replace(str(folder), ""))), said
     assert snapshot(folder) == before
     return said
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes."""
+    import resource  # Windows has no such limits
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

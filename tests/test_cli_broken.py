@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import answer, fails, parquet, run, snapshot, tennis
+from commands import answer, fails, full_disk, parquet, run, snapshot, tennis
 
 import fastbayes as fb
 
@@ -184,17 +182,6 @@ def test_output__directory_without_permission(tmp_path: Path) -> None:
     closed.mkdir(mode=0o500)
     said = fails("fit", data, "--target", "play", "-o", closed / "m.fb", folder=tmp_path)
     assert "no permission" in said
-
-
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".csv", ""])

@@ -60,7 +60,8 @@ def values(path: Path, block_rows: int = 1 << 16, *, merged: bool = False) -> di
 
 def check(path: Path, block_rows: int = 1 << 16) -> None:
     """Hold the values of a file against those that pyarrow reads."""
-    found, expected = values(path, block_rows), pq.read_table(path)
+    found = values(path, block_rows)
+    expected = pq.read_table(path, coerce_int96_timestamp_unit="us")
     assert list(found) == expected.column_names
     for name in found:
         # as text NaN equals itself, and -0.0 does not equal 0.0
@@ -257,6 +258,29 @@ def test_decimals_in_integers_and_instants_in_twelve_bytes(
     assert physical >= {"INT32", "INT64", "INT96", "FIXED_LEN_BYTE_ARRAY"}
     check(path, 128)
     assert by_arrow == []
+
+
+@pytest.mark.parametrize("kernels", ["always", "never"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_instants_in_twelve_bytes_do_not_wrap_around(
+    kernels: str, nested: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the year 1 to 200,000; what is left of a microsecond is cut off, before 1970 too."""
+    monkeypatch.setenv("FASTBAYES_KERNELS", kernels)
+    first, last, far = -62_135_596_800_000_000, 253_402_300_799_999_999, 6_249_223_641_600_000_000
+    held = {"us": [first, -1, None, 0, last, far], "ns": [-1, 1, None, 1_500, -1_500, 0]}
+    wanted = {"us": held["us"], "ns": [-1, 0, None, 1, -2, 0]}
+    columns = {unit: pa.array(ticks, pa.timestamp(unit)) for unit, ticks in held.items()}
+    table = pa.table(columns)
+    if nested:
+        table = pa.table({"in": table.to_struct_array()})
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    source = open_source(path)
+    assert source.schema.types == [pa.timestamp("us")] * 2
+    (batch,) = (batch for segment in source.segments(8) for batch in segment.batches())
+    found = [column.cast(pa.int64()).to_pylist() for column in batch.columns]
+    assert found == [wanted["us"], wanted["ns"]]
 
 
 @pytest.mark.parametrize("path", sorted(WRITTEN.glob("*.parquet")), ids=lambda path: path.stem)

@@ -267,6 +267,46 @@ def test_count__is_equal_however_rows_arrive(tmp_path: Path) -> None:
         assert found.moments.allclose(wanted.moments, 1e-12), source
 
 
+def test_instants_of_spark__are_the_moments_that_they_were(tmp_path: Path) -> None:
+    """INT96 from the year 1 to 9999, where nanoseconds wrap around; models of these go on."""
+    years = [1, 1582, 1900, 1970, 2024, 9999]
+    moments = [
+        dt.datetime(years[i % 6], 1 + i % 12, 1 + i % 28, i % 24, 0, i % 7, 1) for i in range(600)
+    ]
+    y = pa.array(["no" if i % 6 < 5 else "yes" for i in range(600)])
+    rows = pa.table({"when": pa.array(moments, pa.timestamp("us")), "y": y})
+    pq.write_table(rows, tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
+    dates = {"when": ["year", "month", "weekday", "hour", "elapsed"]}
+    wanted = fb.count(rows, "y", dates=dates)
+    sources = [tmp_path / "t.parquet", fb.Files(tmp_path), pool.paths(tmp_path, processes=2)]
+    for source in sources:
+        found = fb.count(source, "y", dates=dates)
+        assert found.schema == wanted.schema
+        assert found.values == wanted.values
+        assert found.moments.allclose(wanted.moments, 1e-12)
+    model = fb.NaiveBayes(dates=dates).fit(rows, "y")
+    fb.predict_to(model, tmp_path / "t.parquet", tmp_path / "out.arrow", keys=["when"])
+    with pa.ipc.open_file(tmp_path / "out.arrow") as file:
+        assert file.read_all()["when"].to_pylist() == moments
+
+
+def test_instants_of_spark__go_on_with_models_of_nanoseconds(tmp_path: Path) -> None:
+    """The unit is no part of a schema: columns that were of nanoseconds have the same parts."""
+    rows = table(zone=None)
+    fine = rows.set_column(0, "when", rows["when"].cast(pa.timestamp("ns")))
+    pq.write_table(fine, tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
+    model = fb.NaiveBayes().fit(fine, "y")
+    model.save(tmp_path / "m.fb")
+    again = fb.load(tmp_path / "m.fb")
+    assert (
+        fb.evaluate(again, tmp_path / "t.parquet").to_dict() == fb.evaluate(model, fine).to_dict()
+    )
+    stats = fb.count(tmp_path / "t.parquet", "y", schema=model.statistics_)
+    assert stats.values == model.statistics_.values
+    assert stats.moments.allclose(model.statistics_.moments, 1e-12)
+    assert (stats + model.statistics_).n_rows == 2 * stats.n_rows
+
+
 MODELS = [fb.NaiveBayes, fb.TAN, fb.AODE, fb.KDB, fb.JointGaussian, fb.LogisticRegression,
           fb.NetworkClassifier, fb.WeightedNaiveBayes]  # fmt: skip
 

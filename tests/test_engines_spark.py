@@ -72,6 +72,20 @@ def test_paths(session: Any, folder: Path, options: Any, parts: int | None) -> N
     assert fb.count(there, "y", **options).allclose(fb.count(folder, "y", **options))
 
 
+def test_instants_are_the_same_in_a_frame_and_in_its_files(session: Any, tmp_path: Path) -> None:
+    """Spark stores timestamps in 12 bytes (INT96), those of the year 9999 too."""
+    assert session.conf.get("spark.sql.parquet.outputTimestampType") == "INT96"
+    moments = (f"timestamp'{year}-06-30 12:00:00'" for year in (9999, 2022))
+    frame = session.sql(
+        f"select if(id % 2 = 0, 'p', 'n') y, if(id % 2 = 0, {', '.join(moments)}) x from range(400)"
+    )
+    path = str(tmp_path / "spark")
+    frame.write.parquet(path)
+    for source in (session.read.parquet(path), path, fb.engines.spark.paths(session, path)):
+        stats = fb.count(source, "y", dates={"x": ["year"]})
+        assert stats.moments.mean.ravel().tolist() == [2022, 9999]
+
+
 @pytest.mark.parametrize("options", [{}, {"pairs": True}, {"columns": ["te.xt", "flag"]}])
 def test_frames(session: Any, folder: Path, options: Any) -> None:
     frame = session.read.parquet(str(folder))

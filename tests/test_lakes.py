@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import os
@@ -20,7 +21,7 @@ import pyarrow.csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from commands import answer, fails, run
+from commands import answer, fails, full_disk, run
 from stores import KEYS, serving
 
 import fastbayes as fb
@@ -611,6 +612,72 @@ def test_rejects__replace_nothing_and_are_no_data(tmp_path: Path) -> None:
         fb.Files(lake, rejects=tmp_path / "bad.csv")
     with pytest.raises(fb.DataError, match="workers keep no rejected rows"):
         fb.count(fb.engines.Paths(fb.Files(lake, on_error="skip-rows"), map, 2), "y")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rejects__a_full_disk_is_no_fault_of_the_data(
+    tmp_path: Path, form: str, threads: int
+) -> None:
+    lake, rejects = tmp_path / "lake", tmp_path / f"bad.{form}"
+    lake.mkdir()
+    for name in "abc":
+        spoilt(lake / f"{name}.csv", drawn(200, 0), 0)
+    files = fb.Files(lake, on_error="skip-rows", rejects=rejects, max_rejected=0.2)
+    fb.count(files, "y")
+    whole, n_rejected = sorted(rejects.read_text().splitlines()), files.rejected_rows
+    size = rejects.stat().st_size
+    again = fb.Files(lake, on_error="skip-rows", rejects=rejects, max_rejected=0.2)
+    for limit in (len("file,line,reason,text\n"), size // 2, size - 1):
+        with full_disk(limit), pytest.raises(fb.SystemLimitError) as told:
+            fb.count(again, "y", threads=threads)
+        assert str(told.value).startswith(f"{rejects}: ")
+        assert "removed: free some space" in str(told.value)
+        assert not rejects.exists()
+    fb.count(again, "y", threads=threads)
+    assert sorted(rejects.read_text().splitlines()) == whole
+    assert again.rejected_rows == n_rejected
+    with full_disk(size // 2):
+        said = fails(
+            *("count", lake, "--target", "y", "-o", tmp_path / "s.fbs", "--max-rejected", 0.2),
+            *("--on-error", "skip-rows", "--rejects", tmp_path / f"other.{form}"),
+            folder=tmp_path,
+        )
+    assert f"other.{form}: " in said
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPERM])
+def test_rejects__what_the_system_refuses_stops_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    spoilt(tmp_path / "t.csv", drawn(200, 0), 0)
+    rejects, opened = tmp_path / "bad.csv", Path.open
+
+    def refusing(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
+        if mode == "ab":
+            raise OSError(number, os.strerror(number))
+        return opened(path, mode, *args, **options)
+
+    files = fb.Files(tmp_path / "t.csv", on_error="skip-rows", rejects=rejects, max_rejected=0.2)
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(fb.SystemLimitError) as told:
+        fb.count(files, "y")
+    assert str(told.value).startswith(f"{rejects}: {os.strerror(number).lower()}; ")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_rejects__a_target_that_cannot_be_written_is_named_and_stays(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    spoilt(lake / "t.csv", drawn(200, 0), 0)
+    with pytest.raises(fb.DataError, match="there is no directory"):
+        fb.count(fb.Files(lake, on_error="skip-rows", rejects=tmp_path / "no" / "bad.csv"), "y")
+    rejects = tmp_path / "bad.csv"
+    fb.count(fb.Files(lake, on_error="skip-rows", rejects=rejects, max_rejected=0.2), "y")
+    before = rejects.read_bytes()
+    with full_disk(0), pytest.raises(fb.DataError, match=r"bad\.csv: .*nothing was written"):
+        fb.count(fb.Files(lake, on_error="skip-rows", rejects=rejects), "y")
+    assert rejects.read_bytes() == before
 
 
 def test_command_line__skips_rows_and_says_how_many(tmp_path: Path) -> None:

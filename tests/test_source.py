@@ -466,6 +466,32 @@ def test_parquet_dataset_reads_dictionaries_and_row_groups(folder: Path) -> None
     assert rows(open_source(dataset.filter(ds.field("b") > 6))) == ROWS[6:]
 
 
+def test_parquet_dataset__instants_in_twelve_bytes_do_not_wrap_around(folder: Path) -> None:
+    moments = [datetime.datetime(year, 12, 31) for year in (1, 2020, 9999)]
+    table = pa.table({"when": pa.array(moments, pa.timestamp("us")), "k": [1, 2, 3]})
+    pq.write_table(table, "spark.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(table.slice(2), "own.parquet")
+    dataset = ds.dataset("spark.parquet")
+    assert dataset.schema.field("when").type == pa.timestamp("ns")
+    for source in (dataset, ds.dataset(["spark.parquet"], schema=table.schema)):
+        assert rows(open_source(source)) == table.to_pylist()
+    with pytest.raises(DataError, match=r"column 'when' of .*spark.* is INT96.*='us'"):
+        open_source(dataset.filter(ds.field("k") > 1))
+    read = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    dataset = ds.dataset("spark.parquet", format=ds.ParquetFileFormat(read_options=read))
+    assert rows(open_source(dataset.filter(ds.field("k") > 1))) == table.slice(1).to_pylist()
+    # Nanoseconds of other files stay: what they do not hold is an error.
+    fine = table.set_column(0, "when", pa.array([1, 2, 3], pa.timestamp("ns")))
+    pq.write_table(fine, "fine.parquet")
+    with pytest.raises(DataError, match="out of bounds"):
+        rows(open_source(ds.dataset(["fine.parquet", "spark.parquet"])))
+    pq.write_table(table.slice(1, 1), "spark.parquet", use_deprecated_int96_timestamps=True)
+    for names in (["fine.parquet", "spark.parquet"], ["spark.parquet", "fine.parquet"]):
+        found = open_source(ds.dataset(names))
+        assert found.schema.field("when").type == pa.timestamp("ns")
+        assert len(rows(found)) == 4
+
+
 def test_a_row_group_is_a_segment(folder: Path) -> None:
     pq.write_table(TABLE, "t.parquet", row_group_size=4)
     segments = list(open_source("t.parquet").segments(BLOCK))

@@ -34,7 +34,10 @@ class MemoryLimitError(FastBayesError, MemoryError):
 
 
 class SystemLimitError(FastBayesError):
-    """The system has no open files or memory left to read with; no `on_error` leaves that out."""
+    """The system has no open files or memory left to read with, or cannot write rejected rows.
+
+    No `on_error` leaves that out.
+    """
 
 
 class NotFittedError(FastBayesError, ValueError, AttributeError):

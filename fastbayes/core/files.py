@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from fastbayes.core.alike_files import FileLayout
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, refuse
+from fastbayes.core.exact_arrays import exact
 
 try:
     import fcntl
@@ -711,7 +712,7 @@ def _encode(
             values = pa.array(_narrowed(native.ravel()))
             metadata = {"shape": json.dumps(array.shape), "dtype": array.dtype.name}
         else:
-            values = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+            values = exact(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
             refuse(
                 values.type not in ARROW_TYPES,
                 f"array {name!r}: a file cannot hold Arrow type {values.type}",

@@ -30,6 +30,7 @@ from fastbayes.core.domains import (
     value_type,
 )
 from fastbayes.core.errors import DataError, SchemaError, refuse
+from fastbayes.core.exact_arrays import exact
 from fastbayes.core.picks import Chooser, Selection, chosen, unknown_column
 
 # Domains up to this size are laid out value by value.
@@ -109,6 +110,10 @@ class Feature:
         points = checked_cuts(name, cuts)
         return cls(name, "categorical", numbers_of_bins(len(points) + 1), True, points, part)
 
+    def __getstate__(self) -> dict[str, Any]:
+        values = self.values
+        return {**self.__dict__, "values": values if values is None else exact(values)}
+
     def with_values(self, values: pa.Array) -> Feature:
         """Return the feature with another domain."""
         # `replace` takes three times as long, and every scan does this for every column.
@@ -181,6 +186,9 @@ class Schema:
     classes_declared: bool = False
     missing: str = "marginalize"
     null_values: tuple[str, ...] = field(default=())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "classes": exact(self.classes)}
 
     def __repr__(self) -> str:
         lines = [f"Schema(target={self.target!r}, classes: {_shown(self.classes)}"]

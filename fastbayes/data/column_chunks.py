@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from operator import methodcaller
 from types import ModuleType
@@ -67,6 +67,9 @@ _NO_DICTIONARIES = 1 << 6 | 1 << 7
 _OWN = 1 << p.PLAIN | 1 << p.PLAIN_DICTIONARY | 1 << p.RLE | 1 << p.BIT_PACKED
 _OWN |= 1 << p.RLE_DICTIONARY
 _BY_ENTRIES = 1 << p.PLAIN_DICTIONARY | 1 << p.RLE_DICTIONARY
+# Unit of timestamps in 12 bytes (INT96, as Spark writes them): nanoseconds would wrap around before
+# 1677 and after 2262, and pyarrow reads them as those unless it is told.
+INSTANTS_IN = "us"
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -150,21 +153,24 @@ class FileColumns:
     """The columns of files that have the same: as pyarrow reads them, and how they are read here.
 
     schema  pyarrow's, of Parquet
+    arrow   the columns as Arrow has them
     leaves  columns of values
     """
 
-    def __init__(self, schema: Any, n_columns: int) -> None:
+    def __init__(self, schema: Any, metadata: Any) -> None:
+        import pyarrow.parquet as pq
+
         self.schema = schema
-        self.leaves = [*map(schema.column, range(n_columns))]
+        nothing = pa.BufferReader(b"")  # all that is asked is in the footer
+        with pq.ParquetFile(
+            nothing, metadata=metadata, coerce_int96_timestamp_unit=INSTANTS_IN
+        ) as file:
+            self.arrow: pa.Schema = file.schema_arrow
+        self.leaves = [*map(schema.column, range(metadata.num_columns))]
         self._by_path: dict[str, list[int]] = {}
         for j, leaf in enumerate(self.leaves):
             self._by_path.setdefault(leaf.path, []).append(j)
         self._laid_out: LastSchemas[tuple[list[_Layout], dict[str, str]]] = LastSchemas()
-
-    @cached_property
-    def arrow(self) -> pa.Schema:
-        """The columns as Arrow has them."""
-        return self.schema.to_arrow_schema()
 
     def laid_out(self, schema: pa.Schema) -> tuple[list[_Layout], dict[str, str]]:
         """Return how values lie in the chunks of columns, or why the kernels do not read them."""
@@ -217,7 +223,7 @@ class Footer:
         if before and same:
             self.columns = before.columns
         else:
-            self.columns = FileColumns(schema, metadata.num_columns)
+            self.columns = FileColumns(schema, metadata)
         self._chunks: NDArray[np.int64] | None = None
         self._shaped: tuple[tuple[Any, ...], ...] = ()
         self.row_bytes: LastSchemas[int] = LastSchemas()
@@ -491,7 +497,7 @@ def _stored(kind: pa.DataType, leaf: Any) -> tuple[int, int, int] | None:
         same = alike and 0 < leaf.length == kind.bit_width // 8
         return (p.NUMBERS, leaf.length, leaf.length) if same else None
     if physical == "INT96":
-        return (p.INSTANTS, 12, 8) if kind == pa.timestamp("ns") else None
+        return (p.INSTANTS, 12, 8) if kind == pa.timestamp(INSTANTS_IN) else None
     if physical == "INT32" and (t.is_integer(kind) or t.is_date32(kind) or t.is_time32(kind)):
         return (p.NUMBERS, 4, kind.bit_width // 8) if kind.bit_width <= 32 else None
     if physical == "INT64":

@@ -165,7 +165,10 @@ class Codebook:
             # The same array in all schemas of a domain: of folds there are many.
             return known
         offsets, data, n_texts = table[:3]
-        return pa.StringArray.from_buffers(n_texts, pa.py_buffer(offsets), pa.py_buffer(data))
+        ends = offsets[: n_texts + 1]  # behind them is room for more
+        return pa.StringArray.from_buffers(
+            n_texts, pa.py_buffer(ends), pa.py_buffer(data[: ends[-1]])
+        )
 
     def _holds_all(self, dictionary: pa.Array, found: Lookup) -> bool:
         """Return whether a dictionary is all values in code order, and holds no memory besides.

@@ -83,7 +83,8 @@ class Files:
     RejectLimitError
         When more rows are bad than that, while they are read.
     SystemLimitError
-        When the system has no open files or memory left, which leaves no file out.
+        When the system has no open files or memory left, or rejected rows cannot be written, which
+        leaves no file out: `rejects` is removed, since it would not hold all of them.
 
     Examples
     --------

@@ -26,6 +26,7 @@ from fastbayes.core.ledger import CountedFile, Ledger, Runs, runs_of
 from fastbayes.core.threads import in_order
 from fastbayes.data.column_chunks import (
     BATCH_ROWS,
+    INSTANTS_IN,
     LEAST_READ,
     PAGE_ROWS,
     ColumnChunk,
@@ -1170,6 +1171,7 @@ class ParquetReader(FileReader):
                 pre_buffer=not self.file.local,
                 buffer_size=room,
                 page_checksum_verification=True,
+                coerce_int96_timestamp_unit=INSTANTS_IN,
             ) as parquet,
         ):
             # Not `sound`: the encoder checks the indices, and another pass costs a tenth.

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fastbayes.core.errors import DataError, RejectLimitError, refuse
+from fastbayes.core.errors import DataError, RejectLimitError, SystemLimitError, refuse
+from fastbayes.core.files import atomic
+from fastbayes.data.segments import EXHAUSTED
 
 _NAMES = ("file", "line", "reason", "text")
 _HEADERS = {".csv": (",".join(_NAMES) + "\n").encode(), ".jsonl": b""}
@@ -46,6 +48,7 @@ class Rejects:
         self._seen: dict[tuple[str, int], set[int]] = {}  # by block
         self._lock = threading.Lock()
         self._begun = False
+        self._failed = ""  # why the file was given up, in words
         if self.path is not None and self.path.suffix not in _HEADERS:
             raise DataError(f"{self.path}: rejected rows go to a .csv or .jsonl file")
 
@@ -70,13 +73,14 @@ class Rejects:
                 start not in (b"", begins),
                 f"{self.path} exists and holds no rejected rows; name another file",
             )
-        self.path.write_bytes(_HEADERS[self.path.suffix])
+        with atomic(self.path, force=True) as temporary:
+            temporary.write_bytes(_HEADERS[self.path.suffix])
         try:
             self._check_apart(appeared())
         except DataError:
             self.path.unlink()
             raise
-        self._begun = True
+        self._begun, self._failed = True, ""
 
     def _check_apart(self, files: Sequence[str]) -> None:
         own = os.path.realpath(self.path or "")
@@ -110,20 +114,43 @@ class Rejects:
     def add(self, origin: str, block: int, n_rows: int, bad: Sequence[BadRow]) -> None:
         """Take note of the bad rows of a block of n_rows; one that is read again changes nothing.
 
-        Raises RejectLimitError when there are too many of them.
+        Raises RejectLimitError when there are too many of them, SystemLimitError when they cannot
+        be written.
         """
         self.check(origin, n_rows, bad)
         with self._lock:
+            refuse(self._failed, self._failed, SystemLimitError)
             # A scan of more columns may find more.
             seen = self._seen.setdefault((origin, block), set())
             bad = [row for row in bad if row.line not in seen]
             if not bad:
                 return
+            if self.path is not None:
+                self._append(self.path, self._lines(origin, bad).encode())
             seen.update(row.line for row in bad)
             self.rows[origin] = self.rows.get(origin, 0) + len(bad)
-            if self.path is not None:
-                with self.path.open("ab") as file:
-                    file.write(self._lines(origin, bad).encode())
+
+    def _append(self, path: Path, lines: bytes) -> None:
+        """Write lines behind the others, or give up the file: some rows would look like all.
+
+        The file that is read is not at fault, which a DataError would leave out.
+        """
+        try:
+            with path.open("ab") as file:
+                file.write(lines)
+        except OSError as error:
+            self._begun = False
+            self.rows.clear()
+            self._seen.clear()
+            try:
+                path.resolve().unlink()
+                became = "was removed"
+            except OSError:
+                became = "is incomplete"
+            remedy = EXHAUSTED.get(error.errno or 0, "free some space, or name another file")
+            said = (error.strerror or str(error)).lower()
+            self._failed = f"{path}: {said}; the file of rejected rows {became}: {remedy}"
+            raise SystemLimitError(self._failed) from error
 
     def _lines(self, origin: str, bad: Sequence[BadRow]) -> str:
         texts = [row.text.decode(errors="backslashreplace").rstrip("\r\n") for row in bad]

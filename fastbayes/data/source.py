@@ -19,6 +19,7 @@ from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import AllButIndex, ByPick, Picks, chosen, several, unknown_column
 from fastbayes.core.schema import ABSENT, Needed, Schema
+from fastbayes.data.column_chunks import INSTANTS_IN
 from fastbayes.data.filesource import (
     FileSource,
     dictionary_type,
@@ -427,7 +428,7 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     options = {"description": name, "native": source, **options}
     if hasattr(source, "projected_schema"):
         return StreamSource(source.to_reader, source.projected_schema, rereadable=False, **options)
-    dataset = _with_dictionaries(source)
+    dataset = _as_files_are_read(source, name)
     columns = names_of(options["columns"], flat_schema(dataset.schema), name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
@@ -439,35 +440,33 @@ def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
     return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
 
-def _with_dictionaries(dataset: Any) -> Any:
-    """Return a Parquet dataset so that strings are read as dictionaries, any other as it is."""
+def _as_files_are_read(dataset: Any, name: str) -> Any:
+    """Return a Parquet dataset that reads as files are read, any other as it is.
+
+    Strings are dictionaries, timestamps in 12 bytes are of microseconds.
+    """
     import pyarrow.dataset as ds  # slow to import; a dataset from another process did not load it
 
     if not isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         return dataset
+    unit = dataset.format.read_options.coerce_int96_timestamp_unit
+    wraps = unit == "ns"  # which nobody may have chosen
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # a filtered dataset does not give its fragments away, nor its filter
+        if wraps:
+            _check_no_instants(dataset, name)
         return dataset
+    unit = INSTANTS_IN if wraps else unit
     constant = {
         name
         for fragment in fragments
         for name in ds.get_partition_keys(fragment.partition_expression)
     }
-    schema = pa.schema(
-        [
-            field.with_type(dictionary_type(field.type) or field.type)
-            if field.name not in constant
-            else field
-            for field in dataset.schema
-        ],
-        dataset.schema.metadata,
-    )
     text = {field.name for field in dataset.schema if dictionary_type(field.type) is not None}
     file_format = ds.ParquetFileFormat(
         read_options=ds.ParquetReadOptions(
-            dictionary_columns=text,
-            coerce_int96_timestamp_unit=dataset.format.read_options.coerce_int96_timestamp_unit,
+            dictionary_columns=text, coerce_int96_timestamp_unit=unit
         )
     )
     rebuilt = [
@@ -482,7 +481,33 @@ def _with_dictionaries(dataset: Any) -> Any:
         )
         for fragment in fragments
     ]
-    return ds.FileSystemDataset(rebuilt, schema, file_format, dataset.filesystem)
+    schema = dataset.schema
+    instants = {field.name for field in schema if field.type == pa.timestamp("ns")}
+    for fragment in rebuilt:
+        if instants:  # or else no footer is read again
+            stored = fragment.physical_schema
+            instants -= {field.name for field in stored if field.type != pa.timestamp(unit)}
+    kinds = {name: pa.timestamp(unit) for name in instants - constant}
+    kinds |= {field.name: kind for field in schema if (kind := dictionary_type(field.type))}
+    fields = [f if f.name in constant else f.with_type(kinds.get(f.name, f.type)) for f in schema]
+    read_as = pa.schema(fields, schema.metadata)
+    return ds.FileSystemDataset(rebuilt, read_as, file_format, dataset.filesystem)
+
+
+def _check_no_instants(dataset: Any, name: str) -> None:
+    """Raise DataError where a file has timestamps in 12 bytes, which are read as nanoseconds."""
+    import pyarrow.parquet as pq
+
+    for path in dataset.files:
+        with reading(path), pq.ParquetFile(path, filesystem=dataset.filesystem) as file:
+            for leaf in map(file.schema.column, range(file.metadata.num_columns)):
+                refuse(
+                    leaf.physical_type == "INT96",
+                    f"{name}: column {leaf.path!r} of {path} is INT96, of which this dataset makes "
+                    "nanoseconds, that wrap around before 1677 and after 2262: set "
+                    "coerce_int96_timestamp_unit='us' in its ParquetReadOptions, or give it "
+                    "without the filter",
+                )
 
 
 def check_index(source: Source, names: Iterable[str]) -> None:

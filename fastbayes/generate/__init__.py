@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastbayes.core.errors import refuse
+from fastbayes.core.exact_arrays import exact_rows
 from fastbayes.core.files import atomic_directory, real_path, sync
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.generate.sampler import CHUNK, PRESETS, Sampler
@@ -205,7 +206,7 @@ def _writer(format: str, path: Path, schema: pa.Schema) -> tuple[Any, Callable[[
         return writer, lambda t: writer.write_table(t, row_group_size=t.num_rows)
     if format == "ipc":
         writer = pa.ipc.new_file(path, schema)
-        return writer, lambda t: writer.write_table(t.combine_chunks())
+        return writer, lambda t: writer.write_table(exact_rows(t.combine_chunks()))
     from pyarrow import csv
 
     plain = pa.schema(

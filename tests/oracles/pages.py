@@ -368,7 +368,8 @@ def _plain(body: Bytes, n: int, column: Numbers) -> Bytes:
     if column[p.KIND] == p.INSTANTS:
         nanoseconds = values[:, :8].copy().view("<u8")
         days = values[:, 8:].copy().view("<u4").astype(np.uint64) - np.uint64(p.EPOCH)
-        return (nanoseconds + days * np.uint64(p.DAY)).astype("<u8").view(np.uint8)
+        found = nanoseconds // np.uint64(p.MICROSECOND) + days * np.uint64(p.DAY)
+        return found.astype("<u8").view(np.uint8)
     if column[p.KIND] == p.REVERSED:
         values = values[:, ::-1]
     signs = np.where(values[:, -1:] > 127, np.uint8(255), np.uint8(0))

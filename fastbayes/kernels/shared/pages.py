@@ -90,10 +90,10 @@ CHUNK_FIELDS = (
 STORED, SNAPPY, LZ4, FOREIGN = range(4)
 # Kinds of columns: strings (by their dictionary); bytes as they are, or the low ones of numbers;
 # truth values; numbers that take 16 bytes in `out`, whose lowest or whose highest byte is the first
-# in the file; days and nanoseconds in 12 bytes, which become nanoseconds.
+# in the file; days and nanoseconds in 12 bytes, which become microseconds.
 STRINGS, NUMBERS, TRUTHS, WIDENED, REVERSED, INSTANTS = range(6)
-# Of an instant: the day from which time is counted, and the nanoseconds of a day.
-EPOCH, DAY = 2_440_588, 86_400_000_000_000
+# Of an instant: the day from which time is counted, the microseconds of a day, nanoseconds of one.
+EPOCH, DAY, MICROSECOND = 2_440_588, 86_400_000_000, 1_000
 # Types of pages.
 DATA, INDEX, DICTIONARY, DATA_2 = range(4)
 # What stands in the fields of a page's header; in which field the structure of each type of pages

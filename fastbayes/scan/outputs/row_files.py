@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import SchemaError
+from fastbayes.core.exact_arrays import exact_rows
 from fastbayes.core.suggestions import use_one_of
 from fastbayes.scan.outputs import json_lines
 
@@ -113,9 +114,10 @@ class RowWriter:
             return
         if kind == "ipc":
             writer = (pa.ipc.new_stream if streamed else pa.ipc.new_file)(sink, schema)
+            self.write = lambda rows: writer.write(exact_rows(rows))
         else:
             writer = _parquet(sink, schema, uncoded)
-        self.write = writer.write
+            self.write = writer.write
 
         def close() -> None:
             writer.close()

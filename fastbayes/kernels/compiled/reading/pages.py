@@ -605,7 +605,7 @@ def decode_number(body, at, width, kind):
     low = high = word(body, at)
     if kind == p.INSTANTS:
         day = word(body, at + 4) >> U(32)
-        return low + (day - U(p.EPOCH)) * U(p.DAY), high
+        return low // U(p.MICROSECOND) + (day - U(p.EPOCH)) * U(p.DAY), high
     if kind == p.WIDENED:
         unused = 64 - 8 * width
         signed = np.int64(low << U(unused)) >> unused
