@@ -1111,13 +1111,13 @@ def compare(
         ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
         standardize=True, init="zeros" and tol=0.01, the two of Gaussian Bayes prior="niw", those of
         quantiles five bins; "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so
-        that its figures depend on the order of columns and the names of classes, by some 1e-5 nats
-        of log-loss; "aode-missing" has missing="category", and unasked takes part only where a
-        value of a category or a bin is missing); unfitted models with parameters of their own;
-        estimators of arrays by scikit-learn's protocol (see Notes); or {name: model}. All read the
-        rows alike: `columns`, `exclude`, `categorical`, `domains` and `dates` are for `compare`,
-        not for a model. "all" is all that the columns allow, and so is the default, but for models
-        that would take long (see Notes).
+        that its figures depend on the order of columns, the names of classes and how rows are cut
+        into files, by some 1e-5 nats of log-loss; "aode-missing" has missing="category", and
+        unasked takes part only where a value of a category or a bin is missing); unfitted models
+        with parameters of their own; estimators of arrays by scikit-learn's protocol (see Notes);
+        or {name: model}. All read the rows alike: `columns`, `exclude`, `categorical`, `domains`
+        and `dates` are for `compare`, not for a model. "all" is all that the columns allow, and so
+        is the default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows, 10 of up to 1,000 and 5 of more: the
         fewer the rows, the more a model misses those of a fold. Of up to 20 rows as many as the
