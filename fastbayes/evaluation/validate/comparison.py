@@ -1101,8 +1101,9 @@ def compare(
     validation
         "k_fold", the default: each row is scored by models of the other folds, which learn all
         anew, cut points, structures and coefficients too. "leave_one_out": by the counts without
-        it, in the cut points and structures of all rows, as `Entry.scored` says. It is the default
-        where workers read the rows and `folds` is not given: they know no folds by place.
+        it, in the cut points and structures of all rows, as `Entry.scored` says: by these a figure
+        may promise too much. It is the default where workers read the rows and `folds` is not
+        given: they know no folds by place.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan",
         "tan-quantile", "kdb", "aode", "aode-quantile", "aode-missing", "a2de", "joint-bayes",
