@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -336,8 +337,6 @@ def test_every_model__sums_to_one_and_answers_alike(model: Any, method: str) -> 
     )
     own = fb.evaluate(mapped, table)
     assert own.n == table.num_rows
-    if not isinstance(model, (fb.A2DE, fb.GaussianBayes, fb.JointGaussian)):
-        assert mapped.validation_ == "leave_one_out"
     if not isinstance(model, fb.A2DE):
         assert mapped.explain(table).contributions.shape[0] == table.num_rows
     assert mapped.decide(table, reject=0.2).expected_loss.max() <= 0.2
@@ -428,10 +427,73 @@ def test_folds__where_there_is_no_leave_one_out(caplog: pytest.LogCaptureFixture
         fb.Calibrated(fb.KDB(smoothing="hdp"), validation="leave_one_out").fit(table, "y")
 
 
-def test_structure_that_rows_chose_stays() -> None:
+def test_structure_that_rows_chose_stays_where_leave_one_out_is_asked_for() -> None:
     table = copies(100, 8)
-    model = fb.Calibrated(fb.SPODE(super_parent="loo")).fit(table, "y")
-    assert "structure" in model.fixed_
+    model = fb.SPODE(super_parent="loo")
+    asked = fb.Calibrated(model, validation="leave_one_out").fit(table, "y")
+    assert "structure" in asked.fixed_
+    assert fb.Calibrated(model).fit(table, "y").fixed_ == ("schema",)
+
+
+# Models whose leave-one-out keeps nothing that the classes of all rows have told, and others.
+UNTOLD = [
+    fb.NaiveBayes(),
+    fb.NaiveBayes(numeric={"z0": [0.0, 1.0]}),
+    fb.SPODE(super_parent="x0", discretize="width"),
+    fb.AODE(discretize="quantile"),
+    fb.AODE(discretize={"z0": [0.0], "z1": ["quantile", 3]}, subsumption=30),
+    fb.NetworkClassifier(
+        network=[("y", name) for name in ("x0", "x1", "x2", "rare", "z0", "z1")],
+        discretize="quantile",
+    ),
+]
+TOLD = [
+    fb.NaiveBayes(numeric="mdl"),
+    fb.NaiveBayes(numeric={"z0": [0.0, 1.0], "z1": "mdl"}),
+    fb.NaiveBayes(numeric="student"),
+    fb.NaiveBayes(numeric="kde"),
+    fb.NaiveBayes(alpha="loo"),
+    fb.SPODE(discretize="quantile"),
+    fb.TAN(discretize="quantile"),
+    fb.KDB(discretize="quantile"),
+    fb.AODE(),
+    fb.AODE(weights="mutual_information", discretize="quantile"),
+    fb.AODE(select="leave_one_out", discretize="quantile"),
+    fb.JointBayes(tau="loo", discretize="quantile"),
+    fb.NetworkClassifier(discretize="quantile", missing="category"),
+]
+
+
+@pytest.mark.parametrize("model", [*UNTOLD, *TOLD], ids=repr)
+def test_folds__where_classes_of_all_rows_would_have_told_something(model: Any) -> None:
+    mapped = fb.Calibrated(model, folds=3).fit(random_rows(1, 60, numeric=2), "y")
+    assert mapped.validation_ == ("leave_one_out" if model in UNTOLD else "k_fold")
+
+
+WORDS = [fb.TAN(), fb.KDB(), fb.SPODE()]
+DENSITIES = fb.NaiveBayes(numeric="auto")
+NUMBERS = [
+    DENSITIES,
+    fb.NaiveBayes(numeric="mdl"),
+    fb.AODE(),
+    fb.AODE(discretize="quantile"),  # by leave-one-out: quantiles do not know the class
+]
+
+
+@pytest.mark.parametrize("model", [*WORDS, *NUMBERS], ids=repr)
+def test_log_loss__of_a_coin_is_no_better_than_that_of_the_prior(model: Any) -> None:
+    """Nothing that the row scored has told may be in what scores it (SEMANTICS, 10)."""
+    gains = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        n, m = (120, 10) if model in WORDS else (60, 5 if model is DENSITIES else 60)
+        draw = partial(rng.choice, [*"abcdefgh"]) if model in WORDS else partial(rng.normal, 0, 1)
+        table = {f"c{i}": draw(n) for i in range(m)} | {"y": rng.permutation(np.arange(n) % 2)}
+        gains.append(
+            math.log(2) - np.array(fb.Calibrated(model, folds=5).fit(table, "y").log_loss_)
+        )
+    error = np.std(gains, axis=0, ddof=1) / math.sqrt(len(gains))
+    assert (np.mean(gains, axis=0) < 2 * error).all()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

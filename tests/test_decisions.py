@@ -290,7 +290,7 @@ def test_faults_of_probabilities_are_named(proba: Any, message: str) -> None:
 
 def test_labels_need_classes() -> None:
     for loss in ({"a": {"a": 0}}, pd.DataFrame([[0]]), pa.table({"d": ["a"], "a": [0]})):
-        with pytest.raises(DataError, match=r"loss_matrix\(loss, classes\)"):
+        with pytest.raises(DataError, match=r"pass a matrix .* or the labelled loss to `decide`"):
             minimum_risk([[1.0]], loss)
 
 

@@ -266,6 +266,16 @@ def test_structure__is_learned_anew() -> None:
     assert result.fixed == ("schema",)
 
 
+def test_cut_points__by_a_rule_in_a_list_are_learned_anew() -> None:
+    """A file of a model makes a list of a tuple: it is the rule still, and no cut points."""
+    table, fold = random_rows(10, n=60, numeric=1), np.arange(60) % 3
+    found = [
+        k_fold(fb.AODE(discretize={"z0": rule}), table, folds=fold).proba
+        for rule in (("quantile", 4), ["quantile", 4])
+    ]
+    assert np.array_equal(*found)
+
+
 def test_model__is_left_as_it_is() -> None:
     table, model = random_rows(10, n=40), fb.TAN()
     fitted = fb.TAN().fit_statistics(counted(table, pairs=True))

@@ -107,6 +107,26 @@ def test_temperature__of_leave_one_out_is_that_of_the_rows() -> None:
     assert board.best.calibrated >= model.log_loss_[1]  # each row by the temperature of others
 
 
+@pytest.mark.parametrize(
+    ("winner", "other", "validation", "told"),
+    [
+        ("tree", fb.NaiveBayes(alpha=1e-9), "leave_one_out", True),
+        ("one", fb.TAN(alpha=1e-9), "leave_one_out", True),
+        ("one", fb.NaiveBayes(alpha=1e-9), "leave_one_out", False),
+        ("one", fb.TAN(alpha=1e-9), "k_fold", False),
+    ],
+)
+def test_last_line__says_whether_winner_or_loser_knew_the_rows(
+    winner: str, other: Any, validation: str, told: bool
+) -> None:
+    models = {winner: MODELS[winner], "other": other}
+    board = fb.compare(rows().drop_columns(["fold"]), "y", models=models, validation=validation)
+    assert board.best.name == winner
+    (line,) = (line for line in str(board).splitlines() if "calibrated by" in line)
+    said = " (structure of all rows: it may promise too much; use folds)" if told else ""
+    assert line.endswith(f"{board.best.calibrated:.6f}{said}")
+
+
 def test_winner__is_saved_with_its_temperature(tmp_path: Path) -> None:
     table = rows().drop_columns(["fold"])
     board = fb.compare(table, "y", memory_limit=1 << 30, threads=1)

@@ -111,7 +111,7 @@ COUNT_AGAIN = {
     "--calibrate",
     type=click.Choice(list(MAPS)),
     help="Map the posteriors so that they agree with frequencies, by those of each row without it "
-    "(or of folds): by one temperature, or by rising curves; one more scan.",
+    "(or of folds): by one temperature, or by rising curves; one more scan, by folds more.",
 )
 @reading(impute_mean="the mean of its class (gaussian-bayes: impute_mean)")
 @FILES

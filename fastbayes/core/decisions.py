@@ -97,7 +97,9 @@ def plain_matrix(loss: Any, n_classes: int) -> NDArray[np.float64]:
     """
     refuse(
         _labelled(loss) is not None,
-        "this loss has labels, which need the classes: pass loss_matrix(loss, classes)[0]",
+        "this loss has labels, and probabilities do not say which classes they are of: pass a "
+        "matrix with a row for each decision and a column for each class, in the order of those of "
+        "the probabilities, or the labelled loss to `decide` of the model",
     )
     if isinstance(loss, np.ma.MaskedArray) and (hidden := np.ma.getmaskarray(loss)).any():
         place = " under truth ".join(map(str, np.argwhere(hidden)[0].tolist()))

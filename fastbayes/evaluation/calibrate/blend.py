@@ -175,12 +175,13 @@ class Blend(TableRows):
         Names of models as in `compare`, but for "prior", unfitted classifiers of tables, or {name:
         one of these}; by default naive Bayes, TAN, KDB, AODE, TAN and AODE of quantiles, AODE to
         which a missing value is one of its own, models with covariances, logistic regression and
-        that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns and the names
-        of classes tell in it, see `compare`), those that the rows allow and that take no longer
-        than `compare` lets models take unasked; with more than 256 columns naive Bayes, of normal
-        densities and of bins, and logistic regression. All read the rows alike: `columns`,
-        `exclude`, `categorical`, `domains` and `dates` are for the blend, not for a member, whose
-        fitted `model` has them, too (of an array without names not `columns` and `exclude`).
+        that of pairs of columns (of bins, with C=10 and tol=0.3: the order of columns, the names of
+        classes and how rows are cut into files tell in it, see `compare`), those that the rows
+        allow and that take no longer than `compare` lets models take unasked; with more than 256
+        columns naive Bayes, of normal densities and of bins, and logistic regression. All read the
+        rows alike: `columns`, `exclude`, `categorical`, `domains` and `dates` are for the blend,
+        not for a member, whose fitted `model` has them, too (of an array without names not
+        `columns` and `exclude`).
         """,
         default=None,
         kw_only=False,

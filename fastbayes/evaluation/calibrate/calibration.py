@@ -188,7 +188,8 @@ class Calibrated(TableRows, Iterative):
 
     Beside the model's fit it takes a scan that scores each row, and 8 bytes for each row and
     class; of more than 64 MiB, isotonic curves are made of 2^-8 wide bins of log odds in another
-    scan, and a temperature takes a scan for each of a few steps of Newton's method.
+    scan, and a temperature takes a scan for each of a few steps of Newton's method. By folds the
+    models without them are fitted, too, in the scans that `k_fold` takes.
 
     References
     ----------
@@ -225,9 +226,13 @@ class Calibrated(TableRows, Iterative):
     )
     validation: str = parameter(
         """
-        Where posteriors of rows not fitted with come from: "leave_one_out", each row taken out of
-        the counts; "k_fold", the model without each fold; "auto": leave-one-out where the model has
-        it, else folds. Models of arrays, such as MultinomialNB, have folds alone.
+        Where posteriors of rows not fitted with come from: "k_fold", the model without each fold;
+        "leave_one_out", each row taken out of the counts, while what else was learned, as a tree or
+        cut points, stays that of all rows (`fixed_`): where it was learned from their classes, the
+        probabilities are too sure, and `log_loss_` too good; "auto": leave-one-out where the model
+        has it and the classes of all rows have told nothing that stays (given cut points and those
+        of quantiles may), else folds; where workers read the rows, leave-one-out with a warning.
+        Models of arrays, such as MultinomialNB, have folds alone.
         """,
         default="auto",
         choices=("auto", "leave_one_out", "k_fold"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError
+from fastbayes.core.errors import DataError, FastBayesWarning, SchemaError, warn
 from fastbayes.data.encode import Encoder
 from fastbayes.evaluation.calibrate.posterior_maps import Scan
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
@@ -21,6 +21,7 @@ from fastbayes.evaluation.validate.scoring import (
     domains_of,
     fitted_without_folds,
     scores,
+    told_cuts,
 )
 from fastbayes.models.estimator.inputs import (
     check_features,
@@ -34,6 +35,7 @@ from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.leave_one_out.loo import loo_scorer
 from fastbayes.scan.opening import Opened, folds_apart, with_folds
+from fastbayes.scan.request import Counter
 
 logger = logging.getLogger("fastbayes")
 
@@ -76,29 +78,18 @@ class HeldOut(NamedTuple):
     scan: Scan
 
 
+# What of all rows is the same whatever their classes are: it says nothing of the row scored.
+BLIND = ("schema", "subsumption")
+
+
 def held_out(
     model: Any, source: Any, target: str, weight: str | None, validation: str, folds: int
 ) -> HeldOut:
     """Return what scores the rows of an open source by models like a fitted one without them.
 
-    `validation` is "leave_one_out"; "k_fold"; or "auto", the first where the model has it. Raises
-    SchemaError when leave-one-out is asked of a model that has none.
+    `validation` is "leave_one_out", "k_fold", or "auto", which `chosen` says. Raises SchemaError
+    when leave-one-out is asked of a model that has none.
     """
-    if validation != "k_fold":
-        try:
-            scorer = loo_scorer(model)
-        except SchemaError as error:
-            if validation == "leave_one_out":
-                raise
-            logger.info("held out by k-fold: %s", error)
-        else:
-            scan = scan_of(model, source, RowEncoding([model.schema_], target, weight), [scorer])
-            return HeldOut("leave_one_out", scorer.fixed, scan)
-    return by_folds(model, source, target, weight, folds)
-
-
-def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: int) -> HeldOut:
-    """Return what scores each fold by a model without it."""
     schema = model.schema_
     learning = partial(
         Encoder.learning,
@@ -110,10 +101,54 @@ def by_folds(model: Any, source: Any, target: str, weight: str | None, folds: in
         missing=model._counts_missing,
         parts=schema.parts,
     )
-    source, apart = with_folds(source, folds_apart(source, target, folds, 0, weight))
+    scorer: LooScorer | None = None
+    if validation == "leave_one_out":
+        scorer = loo_scorer(model)
+    elif validation == "auto":
+        scorer = chosen(model, source, learning())
+    if scorer is None:
+        return by_folds(model, Opened(source, target, weight, None, learning), folds)
+    scan = scan_of(model, source, RowEncoding([schema], target, weight), [scorer])
+    return HeldOut("leave_one_out", scorer.fixed, scan)
+
+
+def chosen(model: Any, source: Any, encoder: Encoder) -> LooScorer | None:
+    """Return what scores the rows of a fitted model without each; None where folds are to.
+
+    They are where the model has no leave-one-out, or one that keeps what the classes of all rows
+    have told, that of the row scored among them. Workers know no folds by place: of rows that they
+    read it is the leave-one-out that there is, with a warning.
+
+    The encoder learns, and is made without cut points.
+    """
+    try:
+        scorer = loo_scorer(model)
+    except SchemaError as error:
+        logger.info("held out by k-fold: %s", error)
+        return None
+    to_cut = model._to_cut(encoder)
+    blind = BLIND if to_cut and told_cuts(*to_cut) else (*BLIND, "cut points")
+    told = " and ".join(what for what in scorer.fixed if what not in blind)
+    if not told:
+        return scorer
+    if not isinstance(source, Counter):
+        logger.info("held out by k-fold: the classes of all rows have told the model its %s", told)
+        return None
+    warn(
+        f"{source.description}: workers read the rows, which therefore have no folds by place, and "
+        f"each is left out of the counts alone: by {told} of all rows probabilities may be too "
+        "sure; pass the paths themselves, or say validation='leave_one_out' if that will do"
+    )
+    return scorer
+
+
+def by_folds(model: Any, opened: Opened, folds: int) -> HeldOut:
+    """Return what scores each fold by a model without it."""
+    apart = folds_apart(opened.source, str(opened.target), folds, weight=opened.weight)
+    source, of_rows = with_folds(opened.source, apart)
     models, _, encoding = fitted_without_folds(
         partial(fresh, model),
-        Opened(source, target, weight, apart, learning),
+        opened._replace(source=source, folds=of_rows),
         model.threads,
         model.memory_limit,
     )

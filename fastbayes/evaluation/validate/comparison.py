@@ -1101,8 +1101,9 @@ def compare(
     validation
         "k_fold", the default: each row is scored by models of the other folds, which learn all
         anew, cut points, structures and coefficients too. "leave_one_out": by the counts without
-        it, in the cut points and structures of all rows, as `Entry.scored` says. It is the default
-        where workers read the rows and `folds` is not given: they know no folds by place.
+        it, in the cut points and structures of all rows, as `Entry.scored` says: by these a figure
+        may promise too much. It is the default where workers read the rows and `folds` is not
+        given: they know no folds by place.
     models
         Names out of "naive-bayes", "naive-bayes-bins", "naive-bayes-auto", "spode", "tan",
         "tan-quantile", "kdb", "aode", "aode-quantile", "aode-missing", "a2de", "joint-bayes",
@@ -1111,13 +1112,13 @@ def compare(
         ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
         standardize=True, init="zeros" and tol=0.01, the two of Gaussian Bayes prior="niw", those of
         quantiles five bins; "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so
-        that its figures depend on the order of columns and the names of classes, by some 1e-5 nats
-        of log-loss; "aode-missing" has missing="category", and unasked takes part only where a
-        value of a category or a bin is missing); unfitted models with parameters of their own;
-        estimators of arrays by scikit-learn's protocol (see Notes); or {name: model}. All read the
-        rows alike: `columns`, `exclude`, `categorical`, `domains` and `dates` are for `compare`,
-        not for a model. "all" is all that the columns allow, and so is the default, but for models
-        that would take long (see Notes).
+        that its figures depend on the order of columns, the names of classes and how rows are cut
+        into files, by some 1e-5 nats of log-loss; "aode-missing" has missing="category", and
+        unasked takes part only where a value of a category or a bin is missing); unfitted models
+        with parameters of their own; estimators of arrays by scikit-learn's protocol (see Notes);
+        or {name: model}. All read the rows alike: `columns`, `exclude`, `categorical`, `domains`
+        and `dates` are for `compare`, not for a model. "all" is all that the columns allow, and so
+        is the default, but for models that would take long (see Notes).
     folds, seed
         As in `k_fold`; by default 20 folds of up to 100 rows, 10 of up to 1,000 and 5 of more: the
         fewer the rows, the more a model misses those of a fold. Of up to 20 rows as many as the

@@ -68,8 +68,9 @@ class Entry(ShortRepr):
     calibrated
         Log-loss with a temperature of the winner by the other folds, on the rows of each fold: what
         new rows are to be expected to have, the choice of the winner included, while `figures` are
-        those of the model without temperature on the rows that it was chosen by. NaN where there is
-        no temperature.
+        those of the model without temperature on the rows that it was chosen by. By leave-one-out
+        the posteriors are those of `figures`, which have seen the choice and what `scored` names:
+        it may promise too much. NaN where there is no temperature.
     """
 
     name: str
@@ -242,7 +243,7 @@ class Comparison(ShortRepr, Mapping[str, Entry]):
         lines += [f"  {name}: {why}" for name, why in noted if why]
         shared = ", ".join(f"{what} {seconds:.3g} s" for what, seconds in self.seconds.items())
         return "\n".join(
-            [*lines, "", *_calibrated(used[0]), *_clipped(used), f"shared by all: {shared}"]
+            [*lines, "", *_calibrated(used), *_clipped(used), f"shared by all: {shared}"]
         )
 
 
@@ -278,12 +279,16 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _calibrated(winner: Entry) -> list[str]:
-    """Return a line that says what the temperature of the winner does."""
+def _calibrated(used: Sequence[Entry]) -> list[str]:
+    """Return a line that says what the temperature of the winner, which is the first, does."""
+    winner = used[0]
     if math.isnan(winner.temperature):
         return []
     said = f"its model is calibrated by the temperature {winner.temperature:.4g}"
     held = "" if math.isnan(winner.calibrated) else f", log-loss {winner.calibrated:.6f}"
+    learned = dict.fromkeys(what for entry in used for what in _fixed(figures_of(entry)))
+    if held and learned:  # by the winner, or by one that it was chosen among
+        held += f" ({', '.join(learned)} of all rows: it may promise too much; use folds)"
     return [f"{winner.name}: {said}{held}"]
 
 

@@ -27,6 +27,7 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.named_arrays import arrays_of, named_arrays
 from fastbayes.core.schema import Schema, Shape
+from fastbayes.data.discretize import Cuts, Method, methods
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import WithoutFold
 from fastbayes.data.segments import Segment, Source, check_rereadable
@@ -680,10 +681,19 @@ def learns_by_subtraction(model: Any, encoder: Encoder) -> bool:
 
 def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     """Return whether cut points depend on the rows: there are such columns, and none are given."""
-    given = discretize if isinstance(discretize, Mapping) else {}
-    rules = [given.get(f.name, "mdl") for f, book in encoder.features if book is None]
-    # A rule is a name, or a name with its arguments; all else are the cut points themselves.
-    return any(isinstance(r[0] if isinstance(r, tuple) else r, str) for r in rules)
+    return any(isinstance(how, Method) for how in _cut_how(encoder, discretize))
+
+
+def told_cuts(encoder: Encoder, discretize: Any) -> bool:
+    """Return whether cut points depend on the classes of the rows, as those of "mdl" do."""
+    return any(isinstance(h, Method) and h.kind == "mdl" for h in _cut_how(encoder, discretize))
+
+
+def _cut_how(encoder: Encoder, discretize: Any) -> Iterable[Method | Cuts]:
+    numeric = [feature.name for feature, book in encoder.features if book is None]
+    if isinstance(discretize, Mapping):  # of other columns, too
+        discretize = {name: discretize[name] for name in numeric if name in discretize}
+    return methods(discretize, numeric).values()
 
 
 def check_models_held(need: int, memory_limit: int | None) -> None:

@@ -548,9 +548,10 @@ class LooFamilies(LooScorer):
         super().__init__(model, self.cells.values.class_counts, model._rule)
         self.precision, self.names = model.precision, model.schema_.names
         self.scorer = model._network_scorer
-        named = model.get_params(deep=False).get("super_parent") in self.names
+        options = model.get_params(deep=False)
+        given = options.get("super_parent") in self.names or options.get("network") is not None
         learned = ("alpha",) if model.alpha == "loo" else ()
-        self.fixed = ("schema", *learned, *(() if named else ("structure",)))
+        self.fixed = ("schema", *learned, *(() if given else ("structure",)))
         self.tables = model._network.tables[: len(self.cells.families)]
         if self.cells.above and (model.class_prior is not None or not self.rule.mass(1)):
             names = [self.names[p] for p in self.cells.above]
