@@ -477,6 +477,9 @@ def test_parquet_dataset__instants_in_twelve_bytes_do_not_wrap_around(folder: Pa
         assert rows(open_source(source)) == table.to_pylist()
     with pytest.raises(DataError, match=r"column 'when' of .*spark.* is INT96.*='us'"):
         open_source(dataset.filter(ds.field("k") > 1))
+    assert rows(open_source(dataset.filter(ds.field("k") > 1), columns=["k"])) == [
+        {"k": row["k"]} for row in table.slice(1).to_pylist()
+    ]
     read = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     dataset = ds.dataset("spark.parquet", format=ds.ParquetFileFormat(read_options=read))
     assert rows(open_source(dataset.filter(ds.field("k") > 1))) == table.slice(1).to_pylist()

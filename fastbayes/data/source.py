@@ -428,10 +428,12 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     options = {"description": name, "native": source, **options}
     if hasattr(source, "projected_schema"):
         return StreamSource(source.to_reader, source.projected_schema, rereadable=False, **options)
-    dataset = _as_files_are_read(source, name)
+    dataset = _as_files_are_read(source)
     columns = names_of(options["columns"], flat_schema(dataset.schema), name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
+    if dataset is source:
+        _check_no_instants(source, columns, name)
     stream = partial(_scanned, dataset, columns)  # which pickles, as boards and models do
     return StreamSource(stream, dataset.schema, rereadable=True, **options)
 
@@ -440,7 +442,7 @@ def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
     return dataset.scanner(columns=columns, **_SCANNING).to_reader()
 
 
-def _as_files_are_read(dataset: Any, name: str) -> Any:
+def _as_files_are_read(dataset: Any) -> Any:
     """Return a Parquet dataset that reads as files are read, any other as it is.
 
     Strings are dictionaries, timestamps in 12 bytes are of microseconds.
@@ -449,15 +451,12 @@ def _as_files_are_read(dataset: Any, name: str) -> Any:
 
     if not isinstance(getattr(dataset, "format", None), ds.ParquetFileFormat):
         return dataset
-    unit = dataset.format.read_options.coerce_int96_timestamp_unit
-    wraps = unit == "ns"  # which nobody may have chosen
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # a filtered dataset does not give its fragments away, nor its filter
-        if wraps:
-            _check_no_instants(dataset, name)
         return dataset
-    unit = INSTANTS_IN if wraps else unit
+    unit = _unit_of_instants(dataset)
+    unit = INSTANTS_IN if unit == "ns" else unit
     constant = {
         name
         for fragment in fragments
@@ -494,15 +493,27 @@ def _as_files_are_read(dataset: Any, name: str) -> Any:
     return ds.FileSystemDataset(rebuilt, read_as, file_format, dataset.filesystem)
 
 
-def _check_no_instants(dataset: Any, name: str) -> None:
-    """Raise DataError where a file has timestamps in 12 bytes, which are read as nanoseconds."""
+def _unit_of_instants(dataset: Any) -> str | None:
+    """Return the unit in which a dataset reads timestamps in 12 bytes; None if not of Parquet.
+
+    Nobody may have chosen "ns".
+    """
+    options = getattr(getattr(dataset, "format", None), "read_options", None)
+    return getattr(options, "coerce_int96_timestamp_unit", None)
+
+
+def _check_no_instants(dataset: Any, columns: Sequence[str] | None, name: str) -> None:
+    """Raise DataError where columns have timestamps in 12 bytes, read as nanoseconds."""
     import pyarrow.parquet as pq
 
+    if _unit_of_instants(dataset) != "ns":
+        return
     for path in dataset.files:
         with reading(path), pq.ParquetFile(path, filesystem=dataset.filesystem) as file:
             for leaf in map(file.schema.column, range(file.metadata.num_columns)):
                 refuse(
-                    leaf.physical_type == "INT96",
+                    leaf.physical_type == "INT96"
+                    and (columns is None or leaf.path.partition(".")[0] in columns),
                     f"{name}: column {leaf.path!r} of {path} is INT96, of which this dataset makes "
                     "nanoseconds, that wrap around before 1677 and after 2262: set "
                     "coerce_int96_timestamp_unit='us' in its ParquetReadOptions, or give it "
