@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
+from fastbayes.core.errors import FileFormatError
 from fastbayes.networks.network import BayesianNetwork
 
 # What a quoting rule may stumble on.
@@ -60,3 +62,20 @@ def check_posteriors(shared_data: Path, name: str, suffix: str, folder: Path) ->
             {row["variable"]: row["state"]}
         )
         assert abs(found - float(row["probability"])) <= bound
+
+
+def read_file(path: Path, text: str | bytes) -> BayesianNetwork:
+    """Return the network of a file of this text."""
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return BayesianNetwork.read(path)
+
+
+def refused_file(path: Path, text: str | bytes) -> str:
+    """Return what is said of a file of this text behind its name, in a line of no great length."""
+    with pytest.raises(FileFormatError) as error:
+        read_file(path, text)
+    said = str(error.value)
+    assert "\n" not in said
+    assert len(said) < 1000
+    assert said.startswith(str(path))
+    return said.removeprefix(str(path)).removeprefix(", ")

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_files import HARD, check_posteriors, networks
+from network_files import HARD, check_posteriors, networks, read_file, refused_file
 from networks_made import asia, burglary, random_network, read_plain_bif
 
 from fastbayes.core.errors import DataError, FastBayesWarning, FileFormatError
@@ -52,19 +52,11 @@ probability ( wet | rain ) {
 
 
 def read(folder: Path, text: str | bytes) -> BayesianNetwork:
-    path = folder / "n.bif"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return BayesianNetwork.read_bif(path)
+    return read_file(folder / "n.bif", text)
 
 
 def refused(folder: Path, text: str | bytes) -> str:
-    with pytest.raises(FileFormatError) as error:
-        read(folder, text)
-    said = str(error.value)
-    assert "\n" not in said
-    assert len(said) < 1000
-    assert said.startswith(str(folder / "n.bif"))
-    return said.removeprefix(str(folder / "n.bif")).removeprefix(", ")
+    return refused_file(folder / "n.bif", text)
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -137,7 +129,7 @@ def test_rows_of_few_digits__are_scaled_with_one_warning(tmp_path: Path) -> None
     said = str(caught[0].message)
     assert "2 of 3 rows do not sum to 1 and were scaled" in said
     assert "by 4e-07, is node 'rain'" in said
-    assert Path(caught[0].filename) == Path(__file__)
+    assert Path(caught[0].filename).parent == Path(__file__).parent
     np.testing.assert_array_equal(network.tables["rain"], np.array([0.7500004, 0.25]) / 1.0000004)
     assert abs(network.tables["wet"].sum(axis=1) - 1).max() < 1e-15
     said = refused(tmp_path, RAIN.replace("(yes) 0.0", "(yes) 0.000002"))
