@@ -608,6 +608,9 @@ def test_rejects__replace_nothing_and_are_no_data(tmp_path: Path) -> None:
         assert (tmp_path / "bad.csv").read_text().count(str(lake)) == 8
     with pytest.raises(fb.DataError, match=r"\.csv or \.jsonl"):
         rejecting(tmp_path / "bad.txt")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(fb.DataError, match="is a directory"):
+        rejecting(tmp_path / "folder.csv")
     with pytest.raises(ValueError, match="skip-rows"):
         fb.Files(lake, rejects=tmp_path / "bad.csv")
     with pytest.raises(fb.DataError, match="workers keep no rejected rows"):

@@ -475,11 +475,14 @@ def test_parquet_dataset__instants_in_twelve_bytes_do_not_wrap_around(folder: Pa
     assert dataset.schema.field("when").type == pa.timestamp("ns")
     for source in (dataset, ds.dataset(["spark.parquet"], schema=table.schema)):
         assert rows(open_source(source)) == table.to_pylist()
-    with pytest.raises(DataError, match=r"column 'when' of .*spark.* is INT96.*='us'"):
-        open_source(dataset.filter(ds.field("k") > 1))
-    assert rows(open_source(dataset.filter(ds.field("k") > 1), columns=["k"])) == [
-        {"k": row["k"]} for row in table.slice(1).to_pylist()
-    ]
+    chosen = dataset.filter(ds.field("k") > 1)
+    for source in (chosen, ds.dataset([dataset, dataset])):
+        with pytest.raises(DataError, match=r"column 'when' of .*spark.* is INT96.*='us'"):
+            rows(open_source(source))
+    assert [row["k"] for row in rows(open_source(chosen, columns=["k"]))] == [2, 3]
+    model = fb.NaiveBayes().fit({"k": [1, 2, 3], "y": ["a", "b", "b"]}, "y")
+    with pytest.warns(FastBayesWarning, match="does not use"):
+        assert model.predict(chosen).tolist() == ["b", "b"]
     read = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
     dataset = ds.dataset("spark.parquet", format=ds.ParquetFileFormat(read_options=read))
     assert rows(open_source(dataset.filter(ds.field("k") > 1))) == table.slice(1).to_pylist()
@@ -493,6 +496,20 @@ def test_parquet_dataset__instants_in_twelve_bytes_do_not_wrap_around(folder: Pa
         found = open_source(ds.dataset(names))
         assert found.schema.field("when").type == pa.timestamp("ns")
         assert len(rows(found)) == 4
+
+
+@pytest.mark.parametrize("name", ["a.b", "a"])
+def test_parquet_dataset__instants_under_names_with_dots_and_in_structs(
+    folder: Path, name: str
+) -> None:
+    when = pa.array([datetime.datetime(9999, 12, 31)] * 2, pa.timestamp("us"))
+    column = when if "." in name else pa.StructArray.from_arrays([when], ["b"])
+    table = pa.table({name: column, "k": [1, 2]})
+    pq.write_table(table, "spark.parquet", use_deprecated_int96_timestamps=True)
+    dataset = ds.dataset("spark.parquet")
+    assert [row["a.b"].year for row in rows(open_source(dataset))] == [9999, 9999]
+    with pytest.raises(DataError, match=r"column 'a\.b' of .*spark.* is INT96"):
+        rows(open_source(dataset.filter(ds.field("k") > 1)))
 
 
 def test_a_row_group_is_a_segment(folder: Path) -> None:

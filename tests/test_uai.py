@@ -173,6 +173,7 @@ def test_truncated__is_refused_wherever_it_ends(tmp_path: Path) -> None:
         ("BAYES 1 2 1 999999999 0 0", "the file ends where a variable of a function"),
         ("BAYES 99 " + "999999999 " * 99 + "99 99 " + " ".join(map(str, range(99))) + " 1 0" * 98,
          "node '98' has 98 parents; at most 63 can be"),
+        ("BAYES 2 9999999 0 2  2 1 0  1 1  0  0", "line 1: variable 1 has no states"),
     ],
 )  # fmt: skip
 def test_hostile__is_refused_in_bounded_memory(tmp_path: Path, text: str, message: str) -> None:

@@ -3,6 +3,8 @@
 A buffer may go on behind the values of its array, with rows that a slice left out or with what was
 in the memory before, and it holds anything where a value is null. Arrow IPC writes the bytes up to
 the next multiple of 64, and pickle all of them.
+
+Views keep all that they are of: no file of ours has any.
 """
 
 from __future__ import annotations

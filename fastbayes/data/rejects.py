@@ -66,6 +66,7 @@ class Rejects:
             return
         self._check_apart(read)
         begins = _BEGINS[self.path.suffix]
+        refuse(self.path.is_dir(), f"{self.path} is a directory: rejected rows go to a file")
         if self.path.exists():
             with self.path.open("rb") as file:
                 start = file.read(len(begins))

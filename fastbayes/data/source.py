@@ -432,14 +432,28 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     columns = names_of(options["columns"], flat_schema(dataset.schema), name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
-    if dataset is source:
-        _check_no_instants(source, columns, name)
-    stream = partial(_scanned, dataset, columns)  # which pickles, as boards and models do
+    stream = partial(_scanned, dataset, columns, name)  # which pickles, as boards and models do
     return StreamSource(stream, dataset.schema, rereadable=True, **options)
 
 
-def _scanned(dataset: Any, columns: list[str] | None) -> pa.RecordBatchReader:
+def _scanned(dataset: Any, columns: list[str] | None, name: str) -> pa.RecordBatchReader:
+    if suspects := _of_nanoseconds(dataset.schema, columns):
+        _check_no_instants(dataset, suspects, name)
     return dataset.scanner(columns=columns, **_SCANNING).to_reader()
+
+
+def _of_nanoseconds(schema: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    """Return which columns hold timestamps of nanoseconds, such as those in 12 bytes may become."""
+    names = schema.names if columns is None else columns
+    kinds = {name: schema.field(name).type for name in names}
+    return [name for name, kind in kinds.items() if _in_unit(kind, INSTANTS_IN) != kind]
+
+
+def _in_unit(kind: pa.DataType, unit: str) -> pa.DataType:
+    """Return a type with timestamps of this unit instead of nanoseconds, in structs too."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_in_unit(field.type, unit)) for field in kind])
+    return pa.timestamp(unit) if kind == pa.timestamp("ns") else kind
 
 
 def _as_files_are_read(dataset: Any) -> Any:
@@ -455,8 +469,8 @@ def _as_files_are_read(dataset: Any) -> Any:
         fragments = list(dataset.get_fragments())
     except ValueError:  # a filtered dataset does not give its fragments away, nor its filter
         return dataset
-    unit = _unit_of_instants(dataset)
-    unit = INSTANTS_IN if unit == "ns" else unit
+    given = dataset.format.read_options.coerce_int96_timestamp_unit
+    unit = INSTANTS_IN if given == "ns" else given  # which nobody may have chosen
     constant = {
         name
         for fragment in fragments
@@ -481,43 +495,38 @@ def _as_files_are_read(dataset: Any) -> Any:
         for fragment in fragments
     ]
     schema = dataset.schema
-    instants = {field.name for field in schema if field.type == pa.timestamp("ns")}
+    kinds = {
+        name: _in_unit(schema.field(name).type, unit) for name in _of_nanoseconds(schema, None)
+    }
     for fragment in rebuilt:
-        if instants:  # or else no footer is read again
-            stored = fragment.physical_schema
-            instants -= {field.name for field in stored if field.type != pa.timestamp(unit)}
-    kinds = {name: pa.timestamp(unit) for name in instants - constant}
+        if kinds:  # or else no footer is read again
+            stored = {field.name: field.type for field in fragment.physical_schema}
+            kinds = {n: kind for n, kind in kinds.items() if stored.get(n, kind) == kind}
     kinds |= {field.name: kind for field in schema if (kind := dictionary_type(field.type))}
     fields = [f if f.name in constant else f.with_type(kinds.get(f.name, f.type)) for f in schema]
     read_as = pa.schema(fields, schema.metadata)
     return ds.FileSystemDataset(rebuilt, read_as, file_format, dataset.filesystem)
 
 
-def _unit_of_instants(dataset: Any) -> str | None:
-    """Return the unit in which a dataset reads timestamps in 12 bytes; None if not of Parquet.
-
-    Nobody may have chosen "ns".
-    """
-    options = getattr(getattr(dataset, "format", None), "read_options", None)
-    return getattr(options, "coerce_int96_timestamp_unit", None)
-
-
-def _check_no_instants(dataset: Any, columns: Sequence[str] | None, name: str) -> None:
+def _check_no_instants(dataset: Any, columns: Sequence[str], name: str) -> None:
     """Raise DataError where columns have timestamps in 12 bytes, read as nanoseconds."""
     import pyarrow.parquet as pq
 
-    if _unit_of_instants(dataset) != "ns":
+    for child in getattr(dataset, "children", ()):
+        _check_no_instants(child, columns, name)
+    options = getattr(getattr(dataset, "format", None), "read_options", None)  # of Parquet
+    if getattr(options, "coerce_int96_timestamp_unit", "") != "ns":
         return
     for path in dataset.files:
         with reading(path), pq.ParquetFile(path, filesystem=dataset.filesystem) as file:
             for leaf in map(file.schema.column, range(file.metadata.num_columns)):
                 refuse(
                     leaf.physical_type == "INT96"
-                    and (columns is None or leaf.path.partition(".")[0] in columns),
+                    and any(f"{leaf.path}.".startswith(f"{column}.") for column in columns),
                     f"{name}: column {leaf.path!r} of {path} is INT96, of which this dataset makes "
                     "nanoseconds, that wrap around before 1677 and after 2262: set "
-                    "coerce_int96_timestamp_unit='us' in its ParquetReadOptions, or give it "
-                    "without the filter",
+                    "coerce_int96_timestamp_unit='us' in its ParquetReadOptions, or give one "
+                    "dataset without a filter",
                 )
 
 

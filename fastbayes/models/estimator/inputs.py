@@ -33,6 +33,7 @@ from fastbayes.data.memory import (
     CellTypeError,
     Joined,
     Renamed,
+    StreamSource,
     declared_domains,
     declared_values,
     is_missing,
@@ -250,10 +251,10 @@ def open_rows(
 def open_features(model: Any, X: Any) -> Any:
     """Return the source of rows to be scored, with the names that the model knows."""
     source = open_rows(model, X)
-    return source if is_array(X) else _selected(model, source)
+    return source if is_array(X) else _selected(model, X, source)
 
 
-def _selected(model: Any, source: Any) -> Any:
+def _selected(model: Any, X: Any, source: Any) -> Any:
     """Read only what the model needs; what else is there is said once."""
     names = model.schema_.read_from(source.schema.names)
     used = set(names)
@@ -272,7 +273,11 @@ def _selected(model: Any, source: Any) -> Any:
             f"{source.description}: the model does not use {unknown[:5]}"
             f"{f' and {len(unknown) - 5} more columns' if len(unknown) > 5 else ''}"
         )
-    return filled(source.only(names or source.schema.names[:1]), model.schema_)
+    if isinstance(source, StreamSource) and source.rereadable:  # to compute these alone
+        source = open_source(X, columns=names or None, **as_at_fit(model.schema_))
+    else:
+        source = source.only(names or source.schema.names[:1])
+    return filled(source, model.schema_)
 
 
 def _renamed(model: Any, source: Source, *, fitted: bool) -> Any:

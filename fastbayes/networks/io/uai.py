@@ -51,6 +51,9 @@ class UaiReader:
             self._count(f"the number of states of variable {i}")
             for i in range(self._count("the number of variables"))
         ]
+        if 0 in sizes:
+            i = sizes.index(0)
+            raise self._declared.fault(2 + i, f"variable {i} has no states")
         n_functions = self._count("the number of functions")
         if n_functions != len(sizes):
             message = f"{n_functions:,} functions for {len(sizes):,} variables: each needs one"
