@@ -435,8 +435,8 @@ def test_structure_that_rows_chose_stays_where_leave_one_out_is_asked_for() -> N
     assert fb.Calibrated(model).fit(table, "y").fixed_ == ("schema",)
 
 
-# Models whose leave-one-out keeps nothing that the classes of all rows have told, and others.
-UNTOLD = [
+# Models whose leave-one-out keeps nothing learned from the classes of all rows, and others.
+UNSUPERVISED = [
     fb.NaiveBayes(),
     fb.NaiveBayes(numeric={"z0": [0.0, 1.0]}),
     fb.SPODE(super_parent="x0", discretize="width"),
@@ -447,7 +447,7 @@ UNTOLD = [
         discretize="quantile",
     ),
 ]
-TOLD = [
+SUPERVISED = [
     fb.NaiveBayes(numeric="mdl"),
     fb.NaiveBayes(numeric={"z0": [0.0, 1.0], "z1": "mdl"}),
     fb.NaiveBayes(numeric="student"),
@@ -464,10 +464,10 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize("model", [*UNTOLD, *TOLD], ids=repr)
-def test_folds__where_classes_of_all_rows_would_have_told_something(model: Any) -> None:
+@pytest.mark.parametrize("model", [*UNSUPERVISED, *SUPERVISED], ids=repr)
+def test_folds__where_something_was_learned_from_the_classes_of_all_rows(model: Any) -> None:
     mapped = fb.Calibrated(model, folds=3).fit(random_rows(1, 60, numeric=2), "y")
-    assert mapped.validation_ == ("leave_one_out" if model in UNTOLD else "k_fold")
+    assert mapped.validation_ == ("leave_one_out" if model in UNSUPERVISED else "k_fold")
 
 
 WORDS = [fb.TAN(), fb.KDB(), fb.SPODE()]
@@ -482,7 +482,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("model", [*WORDS, *NUMBERS], ids=repr)
 def test_log_loss__of_a_coin_is_no_better_than_that_of_the_prior(model: Any) -> None:
-    """Nothing that the row scored has told may be in what scores it (SEMANTICS, 10)."""
+    """What scores a row has learned nothing from its class (SEMANTICS, 10)."""
     gains = []
     for seed in range(12):
         rng = np.random.default_rng(seed)

@@ -230,8 +230,9 @@ class Calibrated(TableRows, Iterative):
         "leave_one_out", each row taken out of the counts, while what else was learned, as a tree or
         cut points, stays that of all rows (`fixed_`): where it was learned from their classes, the
         probabilities are too sure, and `log_loss_` too good; "auto": leave-one-out where the model
-        has it and the classes of all rows have told nothing that stays (given cut points and those
-        of quantiles may), else folds; where workers read the rows, leave-one-out with a warning.
+        has it and keeps nothing learned from the classes of all rows (cut points that are given or
+        of quantiles are not), else folds; where workers read the rows, leave-one-out with a
+        warning.
         Models of arrays, such as MultinomialNB, have folds alone.
         """,
         default="auto",

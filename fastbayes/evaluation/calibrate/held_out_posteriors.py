@@ -21,7 +21,7 @@ from fastbayes.evaluation.validate.scoring import (
     domains_of,
     fitted_without_folds,
     scores,
-    told_cuts,
+    supervised_cuts,
 )
 from fastbayes.models.estimator.inputs import (
     check_features,
@@ -78,8 +78,8 @@ class HeldOut(NamedTuple):
     scan: Scan
 
 
-# What of all rows is the same whatever their classes are: it says nothing of the row scored.
-BLIND = ("schema", "subsumption")
+# What is learned from all rows without their classes: it knows nothing of the class to be scored.
+UNSUPERVISED = ("schema", "subsumption")
 
 
 def held_out(
@@ -115,9 +115,9 @@ def held_out(
 def chosen(model: Any, source: Any, encoder: Encoder) -> LooScorer | None:
     """Return what scores the rows of a fitted model without each; None where folds are to.
 
-    They are where the model has no leave-one-out, or one that keeps what the classes of all rows
-    have told, that of the row scored among them. Workers know no folds by place: of rows that they
-    read it is the leave-one-out that there is, with a warning.
+    Folds are taken where the model has no leave-one-out, or one that keeps what was learned from
+    the classes of all rows, that of the row scored among them. Workers know no folds by place: rows
+    that they read are scored by leave-one-out, with a warning.
 
     The encoder learns, and is made without cut points.
     """
@@ -127,16 +127,17 @@ def chosen(model: Any, source: Any, encoder: Encoder) -> LooScorer | None:
         logger.info("held out by k-fold: %s", error)
         return None
     to_cut = model._to_cut(encoder)
-    blind = BLIND if to_cut and told_cuts(*to_cut) else (*BLIND, "cut points")
-    told = " and ".join(what for what in scorer.fixed if what not in blind)
-    if not told:
+    supervised = to_cut is not None and supervised_cuts(*to_cut)
+    allowed = UNSUPERVISED if supervised else (*UNSUPERVISED, "cut points")
+    learned = " and ".join(what for what in scorer.fixed if what not in allowed)
+    if not learned:
         return scorer
     if not isinstance(source, Counter):
-        logger.info("held out by k-fold: the classes of all rows have told the model its %s", told)
+        logger.info("held out by k-fold: %s learned from the classes of all rows", learned)
         return None
     warn(
         f"{source.description}: workers read the rows, which therefore have no folds by place, and "
-        f"each is left out of the counts alone: by {told} of all rows probabilities may be too "
+        f"each is left out of the counts alone: by {learned} of all rows probabilities may be too "
         "sure; pass the paths themselves, or say validation='leave_one_out' if that will do"
     )
     return scorer

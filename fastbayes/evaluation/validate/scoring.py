@@ -684,7 +684,7 @@ def learned_cuts(encoder: Encoder, discretize: Any) -> bool:
     return any(isinstance(how, Method) for how in _cut_how(encoder, discretize))
 
 
-def told_cuts(encoder: Encoder, discretize: Any) -> bool:
+def supervised_cuts(encoder: Encoder, discretize: Any) -> bool:
     """Return whether cut points depend on the classes of the rows, as those of "mdl" do."""
     return any(isinstance(h, Method) and h.kind == "mdl" for h in _cut_how(encoder, discretize))
 
