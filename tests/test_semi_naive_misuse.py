@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import fastbayes as fb
+from fastbayes.statistics import packed_counts
 
 T = {"a": list("uuuuvvvv") * 25, "b": list("uuvvuuvv") * 25, "c": list("uvuvuvuv") * 25}
 T["y"] = ["n" if a == b else "p" for a, b in zip(T["a"], T["b"], strict=True)]
@@ -158,9 +159,26 @@ def test_how_to_cut__is_checked_where_there_is_nothing_to_cut(use: Callable[[Any
         use({"no_such": [1.0]})
 
 
-def test_k_fold__of_more_pairs_than_fit() -> None:
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_where_many_pairs_stand__is_within_the_limit(threads: int) -> None:
+    m = 520  # of so many columns the places of the pairs take half as much as counts of 9 cells
+    assert m * (m - 1) // 2 > packed_counts.MANY_GROUPS
+    rng = np.random.default_rng(0)
+    table: dict[str, Any] = {f"c{j}": rng.choice(list("uvw"), 20) for j in range(m)}
+    table["y"] = rng.choice(["n", "p"], 20)
+    limit = 12_000_000
+    found = fb.TAN(memory_limit=limit, threads=threads).fit(table, "y")
+    assert not found.statistics_.pairs.layout.complete
+    assert found.parents_ == fb.TAN().fit(table, "y").parents_
+    assert fb.plan(table, "y", pairs=True, memory_limit=limit, threads=threads).pairs.scans > 1
+
+
+# With one thread, the pairs of the first fold fit the limit, and leave no room for the second's.
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_k_fold__of_more_pairs_than_fit(threads: int) -> None:
     table = wide()
-    within = fb.k_fold(fb.TAN(), table, "y", folds=2, memory_limit=WIDE_LIMIT)
+    options = {"folds": 2, "threads": threads, "memory_limit": WIDE_LIMIT}
+    within = fb.k_fold(fb.TAN(), table, "y", **options)
     np.testing.assert_allclose(
         within.proba, fb.k_fold(fb.TAN(), table, "y", folds=2).proba, rtol=1e-12
     )

@@ -102,13 +102,14 @@ def all_pairs(m: int) -> tuple[Ints, Ints]:
 
 
 def runs_of_pairs(names: Sequence[str], widths: Ints, n_classes: int, limit: int) -> Iterator[Ints]:
-    """Yield stretches of the sorted pairs of features whose counts fit in so many bytes.
+    """Yield stretches of the sorted pairs of features whose counts fit, placed, in so many bytes.
 
     `widths` are the values of each feature, and one more where a value is missing. Raises
     MemoryLimitError where the counts of two features alone do not fit.
     """
     first, second = all_pairs(len(widths))
-    needed = np.cumsum(8 * n_classes * widths[first] * widths[second])
+    placing = PairCounts.placing(len(first), 2, 1) // max(len(first), 1)
+    needed = np.cumsum(8 * n_classes * widths[first] * widths[second] + placing)
     begin = 0
     while begin < len(first):
         done = int(needed[begin - 1]) if begin else 0

@@ -744,12 +744,32 @@ def fitted_without_folds(
             return cut, [rule]
 
         (cuts,) = cuts_by_folds(scans, cutting, **options)
-    for fold, points in enumerate(cuts):
-        model = make()
-        model._check_parameters()
-        held = held_by(models)
-        of_fold = Scans(*scans.of(fold), points, [], True, last=True, besides=partial(int, held))
-        models.append(model._learned(model._scanned(of_fold)))
-        # Those of the folds to come are about as large.
-        check_models_held(held_by(models) * len(cuts) // len(models), memory_limit)
+
+    def learned(besides: Callable[[list[Any]], int]) -> list[Any]:
+        found = list[Any]()
+        for fold, points in enumerate(cuts):
+            model = make()
+            model._check_parameters()
+            held = partial(besides, found)
+            of_fold = Scans(*scans.of(fold), points, [], True, last=True, besides=held)
+            found.append(model._learned(model._scanned(of_fold)))
+            # Those of the folds to come are about as large.
+            check_models_held(held_by(found) * len(cuts) // len(found), memory_limit)
+        return found
+
+    try:
+        models = learned(held_by)
+    except MemoryLimitError as error:
+        if memory_limit is None:
+            raise
+        logger.info("%s; each fold's model is given an equal share", error)
+        refused = error.with_traceback(None)  # that holds the models
+    else:
+        return models, scans.names, encoding_of(opened, [model.schema_ for model in models])
+    # The first kept what it could do without (a tree: all pairs), and left the others no room.
+    others = memory_limit - memory_limit // len(cuts)
+    try:
+        models = learned(lambda _: others)
+    except MemoryLimitError:
+        raise refused from None
     return models, scans.names, encoding_of(opened, [model.schema_ for model in models])

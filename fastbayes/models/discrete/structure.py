@@ -153,7 +153,7 @@ def information_in_runs(model: Any, scans: Scans) -> tuple[Statistics, CountTabl
     information, together = np.zeros((m, m)), np.zeros((m, m))
     share = engine.share_of(scans.source, model.threads, model.memory_limit)
     held = share.charged + scans.besides()
-    limit = engine.left_for_pairs(model.memory_limit, share.threads, values.schema.shape, held)
+    limit = engine.left_for_pairs(model.memory_limit, model.threads, values.schema.shape, held)
     counts, options = values.values, {"missing": model.missing, "unseen": model.unseen}
     runs = list(
         runs_of_pairs(
