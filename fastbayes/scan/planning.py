@@ -28,7 +28,7 @@ from fastbayes.scan.density_spec import DensitySpec
 from fastbayes.scan.discretization import numeric_cuts
 from fastbayes.scan.opening import opened_to_learn
 from fastbayes.statistics.base import Room
-from fastbayes.statistics.pair_counts import PairCounts, all_pairs, runs_of_pairs
+from fastbayes.statistics.pair_counts import all_pairs, runs_of_pairs
 from fastbayes.statistics.registry import wanting, with_companions
 
 
@@ -282,9 +282,7 @@ def plan(
         coded = tuple(f.name for f, book in encoder.features if book is not None)
         left = engine.left_for_pairs(memory_limit, threads, shape, share.charged)
         scans: int | None = 1
-        w, m = widths.astype(np.float64), len(widths)
-        of_all = 4 * shape.n_classes * (w.sum() ** 2 - (w * w).sum())
-        if of_all + PairCounts.placing(m * (m - 1) // 2, 2, 1) > left:
+        if both > copies * left:
             scans = None
             with suppress(MemoryLimitError):
                 scans = sum(1 for _ in runs_of_pairs(coded, widths, shape.n_classes, left))
