@@ -1,4 +1,4 @@
-"""Plain numbers of Parquet files, decoded block by block: values, damage, sums."""
+"""Numbers of Parquet files, decoded block by block: values, damage, sums."""
 
 from __future__ import annotations
 
@@ -62,8 +62,16 @@ def numbers(n: int, seed: int = 0, infinite: bool = False) -> pa.Table:
     return table.cast(pa.schema(fields))
 
 
-def written(table: pa.Table, path: Path, **options: Any) -> Path:
-    pq.write_table(table, path, use_dictionary=["text"], **options)
+# How numbers are stored: as they are, in dictionaries, and plain behind these once they are full.
+STORED: dict[str, dict[str, Any]] = {
+    "plain": {"use_dictionary": ["text", "y", "y with gaps"]},
+    "coded": {"use_dictionary": True},
+    "both": {"use_dictionary": True, "dictionary_pagesize_limit": 2500},
+}
+
+
+def written(table: pa.Table, path: Path, stored: str = "plain", **options: Any) -> Path:
+    pq.write_table(table, path, **STORED[stored], **options)
     return path
 
 
@@ -103,11 +111,12 @@ def read_all(path: Path, step: int, threads: int = 1) -> Iterator[list[np.ndarra
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
+@pytest.mark.parametrize("stored", STORED)
 def test_values_are_those_of_pyarrow(
-    codec: str, version: str, checked: bool, reader: None, tmp_path: Path
+    stored: str, codec: str, version: str, checked: bool, reader: None, tmp_path: Path
 ) -> None:
     path = written(
-        numbers(3000, infinite=True), tmp_path / "t.parquet", compression=codec,
+        numbers(3000, infinite=True), tmp_path / "t.parquet", stored, compression=codec,
         data_page_version=version, data_page_size=700, write_batch_size=50, row_group_size=1300,
         write_page_checksum=checked,
     )  # fmt: skip
@@ -148,26 +157,51 @@ def test_pages_that_only_move_and_others_in_one_column(
 
 @pytest.mark.parametrize("page", [1, 100, 5000, 10**6])
 @pytest.mark.parametrize("step", [1 << 16, 1000, 7])
-def test_pages_and_blocks_of_any_size(page: int, step: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", STORED)
+def test_pages_and_blocks_of_any_size(stored: str, page: int, step: int, tmp_path: Path) -> None:
     path = written(
-        numbers(4000), tmp_path / "t.parquet", data_page_size=page, write_batch_size=min(page, 999)
-    )
+        numbers(4000), tmp_path / "t.parquet", stored, data_page_size=page,
+        write_batch_size=min(page, 999),
+    )  # fmt: skip
     (columns,) = read_all(path, step)
     assert bits(columns) == bits(expected(path, 0))
 
 
-def test_memory_that_is_too_small_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("distinct", [1, 256, 257, 65_536, 65_537])
+def test_dictionaries_of_any_size(distinct: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(distinct)
+    values = rng.permutation(np.tile(rng.normal(size=distinct), -(-70_000 // distinct))[:70_000])
+    missing = pa.array(values, mask=rng.random(70_000) < 0.5)
+    table = pa.table({"all": values, "some": missing, "text": ["a"] * 70_000})
+    path = written(table, tmp_path / "t.parquet", "coded", dictionary_pagesize_limit=1 << 20)
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).has_dictionary_page
+    (columns,) = read_all(path, 1 << 16)
+    assert bits(columns) == bits(expected(path, 0))
+
+
+@pytest.mark.parametrize("stored", STORED)
+def test_memory_that_is_too_small_grows(
+    stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(number_chunks, "READ_BYTES", 5000)
     monkeypatch.setattr(number_chunks, "FEW_ROWS", 0)
-    monkeypatch.setattr(number_chunks, "_rows_of_pages", lambda *_: 0)
-    path = written(numbers(4000), tmp_path / "t.parquet", data_page_size=3000, write_batch_size=9)
+    rooms = number_chunks._Rooms(50, 5000, 2500, 16)
+    monkeypatch.setattr(number_chunks, "_rooms_for", lambda _: rooms)
+    path = written(
+        numbers(4000), tmp_path / "t.parquet", stored, data_page_size=3000, write_batch_size=9
+    )
     (columns,) = read_all(path, 50)
     assert bits(columns) == bits(expected(path, 0))
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 20])
-def test_rows_are_read_in_any_order_and_by_threads(n_threads: int, tmp_path: Path) -> None:
-    path = written(numbers(2000), tmp_path / "t.parquet", data_page_size=999, write_batch_size=50)
+@pytest.mark.parametrize("stored", STORED)
+def test_rows_are_read_in_any_order_and_by_threads(
+    stored: str, n_threads: int, tmp_path: Path
+) -> None:
+    path = written(
+        numbers(2000), tmp_path / "t.parquet", stored, data_page_size=999, write_batch_size=50
+    )
     names, rng = late(path), np.random.default_rng(0)
     source = open_source(str(path)).within(1 << 26, n_threads)
     (segment,) = source.segments(1 << 16)
@@ -194,7 +228,7 @@ def test_rows_stay_while_threads_read_the_next_ones(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dictionaries, other codecs, other types, numbers alone, and pages larger than blocks."""
+    """Other codecs, other types, numbers alone, pages of too many rows, too large dictionaries."""
 
     def found(table: pa.Table, **options: Any) -> list[str]:
         pq.write_table(table, tmp_path / "t.parquet", **options)
@@ -207,8 +241,8 @@ def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     some = numbers(500).select(["random", "text"])
     assert found(some, use_dictionary=False) == ["random"]
-    assert found(some) == []
-    assert found(some, use_dictionary=False, compression="zstd") == []
+    assert found(some) == ["random"]
+    assert found(some, compression="zstd") == []
     assert found(some.select(["random"]), use_dictionary=False) == []
     single = some.append_column("single", some["random"].cast(pa.float32()))
     assert found(single, use_dictionary=False) == ["random"]
@@ -217,6 +251,11 @@ def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(number_chunks, "MOST_ROWS", 100)
     assert found(some, use_dictionary=False, data_page_size=400, write_batch_size=10) == ["random"]
     assert found(some, use_dictionary=False) == []
+    monkeypatch.setattr(number_chunks, "MOST_ROWS", 500)
+    monkeypatch.setattr(number_chunks, "MOST_BYTES", 5000)
+    assert found(some) == ["random"]
+    monkeypatch.setattr(number_chunks, "MOST_BYTES", 3999)  # of 500 numbers
+    assert found(some) == []
 
 
 @pytest.mark.parametrize("reader", ["compiled", "plain"], indirect=True)
@@ -225,15 +264,16 @@ def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     [("none", "1.0", False), ("snappy", "1.0", False), ("lz4", "2.0", False),
      ("none", "2.0", True)],
 )  # fmt: skip
+@pytest.mark.parametrize("stored", STORED)
 def test_damaged_bytes_are_refused_or_do_not_matter(
-    codec: str, version: str, checked: bool, reader: None, tmp_path: Path,
+    stored: str, codec: str, version: str, checked: bool, reader: None, tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
     """What pyarrow refuses we refuse; what we take are the values that pyarrow takes."""
     n = 2_000 if request.config.getoption("--slow") else 100
     table = numbers(60).select(["random", "few nulls", "many nulls", "required", "text"])
     path = written(
-        table, tmp_path / "t.parquet", compression=codec, data_page_version=version,
+        table, tmp_path / "t.parquet", stored, compression=codec, data_page_version=version,
         data_page_size=100, write_batch_size=7, write_page_checksum=checked,
     )  # fmt: skip
     whole = path.read_bytes()
@@ -310,8 +350,8 @@ def test_a_file_that_was_cut_off(tmp_path: Path) -> None:
 # -- what is counted ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
+@pytest.fixture(params=STORED)
+def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Return numbers with classes and weights, some missing, in row groups of several blocks."""
     table, rng = numbers(5000), np.random.default_rng(1)
     for name, hidden in (("y", 0.0), ("y with gaps", 0.1)):
@@ -322,13 +362,10 @@ def rows(tmp_path: Path) -> Path:
     table = table.append_column("weight", pa.array(weight))
     table = table.append_column("single", table["random"].cast(pa.float32()))
     table = table.append_column("price", table["rounded"].cast(pa.decimal128(9, 2)))
-    path = tmp_path / "rows.parquet"
-    texts = ["text", "y", "y with gaps"]
-    pq.write_table(
-        table, path, use_dictionary=texts, row_group_size=2100, data_page_size=900,
+    return written(
+        table, tmp_path / "rows.parquet", request.param, row_group_size=2100, data_page_size=900,
         write_batch_size=60,
     )  # fmt: skip
-    return path
 
 
 def counted(path: Path, names: list[str], **options: Any) -> dict[str, bytes]:

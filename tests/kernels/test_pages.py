@@ -150,8 +150,9 @@ def test_page_of_more_bytes_than_it_unpacks_to__its_first_ones_unpack_to_many(mo
     columns[0, [p.MORE, p.ROWS, p.WANTED, p.KIND]] = len(header + packed), n, n, p.NUMBERS
     columns[0, [p.WIDTH, p.UNIT, p.FOUND, p.CODEC]] = 8, 8, -1, p.SNAPPY
     out, rooms = np.zeros((1, 1 << 15), np.uint8), [np.zeros(1 << 15, np.uint8) for _ in range(3)]
+    tables = np.zeros((1, 64), np.uint8)
     with path.open("rb") as file:
         columns[0, p.FILE] = file.fileno()
-        module.read_numbers(columns, np.zeros(1, np.int64), *rooms, out, out)
+        module.read_numbers(columns, np.zeros(1, np.int64), *rooms, tables, out, out)
     assert columns[0, [p.STATUS, p.HELD]].tolist() == [p.SOUND, n]
     assert out[0, p.LEAD :][: 8 * n].tobytes() == raw

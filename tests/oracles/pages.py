@@ -80,6 +80,8 @@ def _next_page(source: Bytes, column: Numbers) -> Numbers | None:
             behind = int(column[p.WANTED] - column[p.HELD] - column[p.LISTED])
             n_more = (behind - 1) // max(int(page[p.VALUES]), 1)
             column[p.FURTHER] = n_more * int(page[p.AT] + page[p.PACKED] - at)
+        elif page[p.TYPE] == p.DICTIONARY:
+            column[p.SPACE] = page[p.RAW]
         return None
     return page
 
@@ -219,16 +221,17 @@ def read_numbers(
     source: Bytes,
     unpacked: Bytes,
     flags: Bytes,
+    tables: Bytes,
     before: Bytes,
     out: Bytes,
 ) -> None:
-    """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
+    """Read columns of float64 until the rows wanted are there, NaN where null.
 
     What is scratch to the kernels is not used, nor is more of it ever asked for.
     """
     for c in _turns(turn, len(columns)):
         column, old, own = columns[c], before[c], out[c]
-        column[[p.NEEDED, p.SPACE, p.LISTED]] = 0
+        column[[p.NEEDED, p.SPACE, p.LISTED, p.TEXT]] = 0
         if column[p.STATUS] != p.SOUND:
             continue
         values = own[p.LEAD : len(own) - p.SLACK].view(np.float64)
@@ -238,8 +241,8 @@ def read_numbers(
         column[p.NEXT] = 0
         try:
             while column[p.HELD] < column[p.WANTED] and column[p.STATUS] == p.SOUND:
-                found = _next_numbers(column, len(values))
-                if column[p.LISTED]:
+                found = _next_numbers(column, tables[c], len(values))
+                if column[p.LISTED] or column[p.TEXT]:
                     break
                 values[column[p.HELD] :][: len(found)] = found
                 column[p.HELD] += len(found)
@@ -274,26 +277,35 @@ def _turns(turn: Numbers, n: int) -> Iterator[int]:
 _TURN = threading.Lock()
 
 
-def _next_numbers(column: Numbers, room: int) -> NDArray[np.float64]:
-    """Return the numbers of the next page, none where there is no room for them."""
+def _next_numbers(column: Numbers, table: Bytes, room: int) -> NDArray[np.float64]:
+    """Return the numbers of the next page, none where it has none or there is no room for them."""
     chunk = column.copy()
-    chunk[[p.NEXT, p.END, p.MORE, p.ENTRIES]] = 0, column[p.MORE], 0, -1
+    chunk[[p.NEXT, p.END, p.MORE, p.TABLE]] = 0, column[p.MORE], 0, 0
+    chunk[p.ENTRIES] = column[p.FOUND]
     whole = os.pread(int(column[p.FILE]), column[p.MORE], column[p.BEGIN])
     _need(len(whole) == column[p.MORE], p.UNREAD)
     source = np.frombuffer(whole, np.uint8)
     page = _next_page(source, chunk)
     assert page is not None
-    _need(page[p.TYPE] != p.DICTIONARY, p.OTHER)
     n, size, numbers = 0, int(page[p.AT] + page[p.PACKED]), np.zeros(0)
-    if page[p.TYPE] in (p.DATA, p.DATA_2):
+    if page[p.TYPE] in (p.DATA, p.DICTIONARY, p.DATA_2):
         _check_page(column.copy(), page)
+    if page[p.TYPE] == p.DICTIONARY:
+        _need(column[p.FURTHER] == 0, p.TWO_DICTIONARIES)
+        if page[p.RAW] + 2 * p.SLACK > len(table):
+            column[p.TEXT] = page[p.RAW] + 2 * p.SLACK
+            return numbers
+        decode(source, table, chunk[None], page[None], table, table, table)
+        _need(chunk[p.STATUS] == p.SOUND, chunk[p.STATUS])
+        column[p.FOUND] = page[p.VALUES]
+    elif page[p.TYPE] in (p.DATA, p.DATA_2):
         n = int(page[p.VALUES])
         if column[p.HELD] + n > room:
             column[p.LISTED] = column[p.HELD] + n
             return numbers
         values = np.concatenate([np.zeros(8 * n, np.uint8), np.ones(n, np.uint8)])
         chunk[[p.OUT, p.HELD, p.KNOWN, p.NULLS]] = 0, 0, 8 * n, 0
-        decode(source, values, chunk[None], page[None], values, values, values)
+        decode(source, values, chunk[None], page[None], table, values, values)
         _need(chunk[p.STATUS] == p.SOUND, chunk[p.STATUS])
         numbers = np.where(values[8 * n :] == 1, values[: 8 * n].view(np.float64), np.nan)
     column[[p.BEGIN, p.MORE, p.ROWS]] += size, -size, -n

@@ -27,7 +27,7 @@ from __future__ import annotations
     FOUND,  # entries of the dictionary; -1 if there is none yet
     LISTED,  # rows in them
     NEEDED,  # bytes that must be there to go on, 0 if all is
-    SPACE,  # bytes of the dictionary page
+    SPACE,  # bytes of the dictionary page, once it is found or more of it is needed
     STATUS,
     FILE,
     GAPS,
@@ -40,9 +40,11 @@ N_COLUMN = 27
 # count from there on. NEXT is the row, of those in `out`, from which on they are HELD; WANTED are
 # to be. ENTRIES and FURTHER are the rows and the bytes of the page before, 0 if there was none;
 # NULLS is whether a number is missing or not finite, GAPS whether one was in the blocks before.
-# TABLE is 1 once a page was met that does not only move. NEEDED is the room for a page that
-# `source` lacks, SPACE that for its bytes or rows elsewhere, LISTED the rows for which `out` has no
-# room.
+# TABLE is how pages are read. NEEDED is the room for a page that `source` lacks, SPACE that for its
+# bytes or rows elsewhere, TEXT that for a dictionary, LISTED the rows for which `out` has no room.
+# To where their values belong, since most only move; aside, as one did not, or as the values are in
+# the dictionary, behind which others may be plain.
+MOVED, ASIDE, CODED_ASIDE = range(3)
 
 # A page.
 (

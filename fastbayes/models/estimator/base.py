@@ -254,7 +254,7 @@ class TableRows(Model):
             besides=out.nbytes,
             width=encoded_width(encoder) + 8 * math.prod(tail),
         )
-        source, threads = share.source, share.threads
+        source, threads = share.source.merging(), share.threads
         rows = row_blocks.rows_at_once(source, threads)
         parts = row_blocks.SEGMENTS * threads if threads > 1 else 1
         many = row_blocks.rows_on_all(source, encoder, threads, rows)

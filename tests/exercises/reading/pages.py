@@ -1,4 +1,4 @@
-"""Call every driver of a module of pages: one page of three numbers."""
+"""Call every driver of a module of pages: one page of three numbers, and a dictionary of two."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from fastbayes.kernels.shared import pages as p
 HEADER = bytes([0x15, 0, 0x15, 24, 0x15, 24, 0x2C, 0x15, 6, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
 # The same with 2 values of 8 bytes each.
 OF_NUMBERS = bytes([0x15, 0, 0x15, 32, 0x15, 32, 0x2C, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0])
+# A dictionary (2) of 2 values of 8 bytes; and a page of 3 bytes, with 2 values by it (8): one group
+# (3) of indices of 1 bit, the second entry and the first.
+OF_ENTRIES = bytes([0x15, 4, 0x15, 32, 0x15, 32, 0x4C, 0x15, 4, 0x15, 0, 0, 0])
+BY_ENTRIES = bytes([0x15, 0, 0x15, 6, 0x15, 6, 0x2C, 0x15, 4, 0x15, 16, 0x15, 6, 0x15, 6, 0, 0])
+BY_ENTRIES += bytes([1, 3, 0b01])
 
 
 def exercise(pages):
@@ -46,10 +51,25 @@ def exercise(pages):
         turn = np.ones(1, np.int64)
         columns[0, p.FILE] = file.fileno()
         pages.want_numbers(columns, turn, 2)
-        pages.read_numbers(columns, turn, *rooms, out, out)
+        pages.read_numbers(columns, turn, *rooms, np.zeros((1, 64), np.uint8), out, out)
     assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
     np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers)
     pages.want_numbers(columns, turn, 3)
     assert columns[0, [p.GAPS, p.NEXT, p.HELD, p.WANTED]].tolist() == [1, 2, 0, 3]
     pages.want_numbers(columns, turn, 1)
     assert columns[0, p.STATUS] == p.OTHER
+    coded = OF_ENTRIES + numbers.tobytes() + BY_ENTRIES
+    columns[0] = 0
+    columns[0, [p.MORE, p.ROWS, p.KIND, p.TABLE]] = len(coded), 2, p.NUMBERS, p.CODED_ASIDE
+    columns[0, [p.WIDTH, p.UNIT, p.FOUND]] = 8, 8, -1
+    with tempfile.TemporaryFile() as file:
+        file.write(coded)
+        file.flush()
+        columns[0, p.FILE] = file.fileno()
+        pages.want_numbers(columns, turn, 2)
+        pages.read_numbers(columns, turn, *rooms, np.zeros((1, 16), np.uint8), out, out)
+        assert columns[0, [p.HELD, p.TEXT]].tolist() == [0, 32]
+        turn[0] = 0
+        pages.read_numbers(columns, turn, *rooms, np.zeros((1, 32), np.uint8), out, out)
+    assert columns[0, [p.STATUS, p.HELD, p.NULLS]].tolist() == [p.SOUND, 2, 1]
+    np.testing.assert_array_equal(out[0, p.LEAD :][:16].view(np.float64), numbers[::-1])

@@ -2,9 +2,9 @@
 
 No byte of a file is believed: what is a length, an index or a number of rows is held against what
 is there before it is used. Two kernels, one call each for all columns of a batch: `list_pages`
-reads headers, and whoever calls then knows how much room the rest takes; `decode` fills it. Plain
-numbers need less: `read_numbers` takes them from the file, a column of a block after the other,
-while they are in the cache.
+reads headers, and whoever calls then knows how much room the rest takes; `decode` fills it. Numbers
+need less: `read_numbers` takes them from the file, a column of a block after the other, while they
+are in the cache.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SIGNATURES = {
         (
             *(writes("int64", 2), writes("int64"), writes("uint8"), reads("uint8")),
             *(writes("uint8"), writes("uint8"), writes("int64"), writes("int64")),
-            *(writes("uint8", 2), reads("uint8", 2), writes("uint8", 2)),
+            *(writes("uint8", 2), writes("uint8", 2), reads("uint8", 2), writes("uint8", 2)),
         )
     ],
 }
@@ -145,10 +145,11 @@ def read_numbers(
     source: NDArray[np.uint8],
     unpacked: NDArray[np.uint8],
     flags: NDArray[np.uint8],
+    tables: NDArray[np.uint8],
     before: NDArray[np.uint8],
     out: NDArray[np.uint8],
 ) -> None:
-    """Read columns of float64 in plain pages until the rows wanted are there, NaN where null.
+    """Read columns of float64 until the rows wanted are there, NaN where null.
 
     Threads that call at once, with scratch of their own, share the columns out. What is wrong with
     a column stands in its row, and where there is too little room for a page.
@@ -158,6 +159,7 @@ def read_numbers(
     source      OUT  uint8   scratch: bytes of the file
     unpacked    OUT  uint8   scratch: room for the largest page
     flags       OUT  uint8   scratch: room for a byte of each of its values, and for LEAD
+    tables      OUT  (n_columns, room) uint8   the dictionary of each column, as it was left
     before      IN   like `out`, or `out` itself   where the rows are that are HELD from NEXT on
     out         OUT  (n_columns, room) uint8   values of each column behind LEAD bytes, with SLACK
                      bytes behind them
@@ -166,7 +168,7 @@ def read_numbers(
     # The system writes to `source` and `out`; what unpacks pages is compiled for bytes that are
     # read. Both are given, so that whoever copies noted calls sees what is written.
     given = columns, turn, source, readonly(source), unpacked, flags
-    call(put_numbers, *given, *scratch, before, readonly(out), out)
+    call(put_numbers, *given, *scratch, tables, before, readonly(out), out)
 
 
 def want_numbers(columns: NDArray[np.int64], turn: NDArray[np.int64], n: int) -> None:
@@ -219,6 +221,8 @@ def find_pages(source, columns, pages, page, fields):
                         behind = column[p.WANTED] - column[p.HELD] - column[p.LISTED]
                         n_more = (behind - 1) // max(page[p.VALUES], 1)
                         column[p.FURTHER] = n_more * (stop - at + page[p.PACKED])
+                    elif stop >= 0 and page[p.TYPE] == p.DICTIONARY:
+                        column[p.SPACE] = page[p.RAW]
                 break
             page[p.OF], page[p.AT], page[p.PLACE] = c, stop, -1
             at = stop + page[p.PACKED]
@@ -297,12 +301,14 @@ def want(columns, turn, n):
 
 
 @kernel
-def put_numbers(columns, turn, room, source, unpacked, flags, page, fields, before, seen, out):
+def put_numbers(
+    columns, turn, room, source, unpacked, flags, page, fields, tables, before, seen, out
+):
     """Read numbers; see `read_numbers`; page (N_PAGE,) and fields (HEADER_DEPTH,) are scratch.
 
     Pages are read to where their values belong, some bytes behind: most are stored as they are, and
-    only move. Once one of a column is not, those behind it are read to `room`. `source` is `room`,
-    and `seen` is `out`.
+    only move. Once one of a column is not, those behind it are read to `room`; but what stands
+    behind pages of a dictionary may be so again. `source` is `room`, and `seen` is `out`.
     """
     elsewhere = min(unpacked.size, flags.size - p.LEAD) - 2 * p.SLACK
     while True:
@@ -310,13 +316,13 @@ def put_numbers(columns, turn, room, source, unpacked, flags, page, fields, befo
         if c >= columns.shape[0]:
             break
         column, own = columns[c], out[c]
-        column[p.NEEDED] = column[p.SPACE] = column[p.LISTED] = at = end = 0
+        column[p.NEEDED] = column[p.SPACE] = column[p.LISTED] = column[p.TEXT] = at = end = 0
         if column[p.STATUS] != p.SOUND:
             continue
         if column[p.NEXT]:
             move_held(span_of(before[c]), column[p.NEXT], column[p.HELD], span_of(own))
             column[p.NEXT] = 0
-        aside = column[p.TABLE] != 0
+        aside = column[p.TABLE] != p.MOVED
         window = source if aside else seen[c]
         column[p.NULLS] = checked = 0
         while column[p.STATUS] == p.SOUND:
@@ -357,29 +363,47 @@ def put_numbers(columns, turn, room, source, unpacked, flags, page, fields, befo
                         column[p.STATUS] = p.UNREAD
                 continue
             n = 0
-            if page[p.TYPE] == p.DICTIONARY:
-                column[p.STATUS] = p.OTHER
-            elif page[p.TYPE] in (p.DATA, p.DATA_2):
-                page[p.AT], n = stop, page[p.VALUES]
+            if page[p.TYPE] in (p.DATA, p.DICTIONARY, p.DATA_2):
+                page[p.AT] = stop
                 column[p.STATUS] = check_page(column, page)
+                if page[p.TYPE] == p.DICTIONARY and column[p.FURTHER]:
+                    column[p.STATUS] = p.TWO_DICTIONARIES
                 if column[p.STATUS] != p.SOUND:
                     break
-                if not (aside or is_stored(x, column, page)):
-                    column[p.TABLE], aside, window, end = 1, True, source, at
-                    continue
+                way = way_of(x, column, page)
+                if way != column[p.TABLE]:
+                    column[p.TABLE] = way
+                    if aside != (way != p.MOVED):  # read it again, to the other place
+                        aside, window, end = not aside, seen[c] if aside else source, at
+                        continue
+            if page[p.TYPE] == p.DICTIONARY:
+                if page[p.RAW] + 2 * p.SLACK > tables.shape[1]:
+                    column[p.TEXT] = page[p.RAW] + 2 * p.SLACK
+                    break
+                column[p.STATUS] = put_dictionary(window, column, page, tables[c])
+            elif page[p.TYPE] in (p.DATA, p.DATA_2):
+                n = page[p.VALUES]
                 if max(page[p.RAW], n) > elsewhere:
                     column[p.SPACE] = max(page[p.RAW], n)
                     break
                 if (column[p.HELD] + n) * column[p.WIDTH] > own.size - p.LEAD - p.SLACK:
                     column[p.LISTED] = column[p.HELD] + n
                     break
-                column[p.STATUS] = put_page(window, column, page, unpacked, flags, own)
+                column[p.STATUS] = put_page(window, column, page, unpacked, flags, tables[c], own)
             size = stop + page[p.PACKED] - at
             column[p.ENTRIES], column[p.FURTHER] = n, size
             column[p.ROWS] -= n
             column[p.BEGIN] += size
             column[p.MORE] -= size
             at += size
+
+
+@helper
+def way_of(x, column, page):
+    """Return how pages are read from this one on: see MOVED."""
+    if page[p.TYPE] == p.DICTIONARY or page[p.ENCODING] != p.PLAIN:
+        return p.CODED_ASIDE
+    return p.MOVED if column[p.TABLE] != p.ASIDE and is_stored(x, column, page) else p.ASIDE
 
 
 @helper
@@ -436,7 +460,28 @@ def not_finite(x):
 
 
 @helper
-def put_page(source, column, page, unpacked, flags, out):
+def put_dictionary(source, column, page, table):
+    """Write the numbers of a dictionary; return what is wrong with it."""
+    at, end, raw = page[p.AT], page[p.AT] + page[p.PACKED], page[p.RAW]
+    if page[p.CHECKSUM] >= 0 and crc32(source, at, end) != page[p.CHECKSUM]:
+        return p.CRC
+    if page[p.COMPRESSED] and raw > 0:
+        if column[p.CODEC] == p.SNAPPY:
+            written = snappy(source, at, end, table, 0, raw)
+        else:
+            written = lz4(source, at, end, table, 0, raw)
+        if written != raw:
+            return p.CODED
+    else:
+        copy(span_of(source), at, span_of(table), 0, raw)
+    if page[p.VALUES] * column[p.WIDTH] != raw:
+        return p.OTHER
+    column[p.FOUND] = page[p.VALUES]
+    return p.SOUND
+
+
+@helper
+def put_page(source, column, page, unpacked, flags, table, out):
     """Write the numbers of a page behind those that are held; return what is wrong with it."""
     begin, n, width = page[p.AT], page[p.VALUES], column[p.WIDTH]
     at, end = begin + page[p.LEVELS], begin + page[p.PACKED]
@@ -450,7 +495,7 @@ def put_page(source, column, page, unpacked, flags, out):
         memory, place = unpacked, 0
         # Unpacked to where the values belong; what stands before them there, where levels come
         # first, is set aside.
-        if 0 <= raw - n * width <= p.LEAD:
+        if page[p.ENCODING] == p.PLAIN and 0 <= raw - n * width <= p.LEAD:
             lead = raw - n * width
             memory, place = out, target - lead
             copy(y, place, span_of(flags), aside, lead)
@@ -474,6 +519,10 @@ def put_page(source, column, page, unpacked, flags, out):
         if known < 0:
             return p.LEVEL if known == -1 else p.OTHER
     copy(span_of(flags), aside, y, target - lead, lead)
+    if page[p.ENCODING] != p.PLAIN:
+        status = put_entries(body, at, end, known, n, column, flags, table, y, target)
+        column[p.HELD] += n
+        return status
     if known * width != end - at:
         return p.VALUE if known * width > end - at else p.OTHER
     if known == n and body[0] + at != y[0] + target:
@@ -483,6 +532,37 @@ def put_page(source, column, page, unpacked, flags, out):
             put_word(word(body, at) if flags[U(r)] else _NAN, y, target + r * width)
             at += width * flags[U(r)]
     column[p.HELD] += n
+    return p.SOUND
+
+
+@helper
+def put_entries(body, at, end, known, n, column, flags, table, out, target):
+    """Write n numbers of which the known ones are entries of the dictionary; return what is wrong.
+
+    Their indices come to stand before the end of the numbers, which do not overtake them.
+    """
+    width = byte(body, at) if at < end else 64 * min(known, 1)
+    if width > 32:
+        return p.VALUE
+    entries, x = column[p.FOUND], span_of(table)
+    size = 1 if entries <= 256 else 2 if entries <= 65_536 else 4
+    place = target + 8 * n - size * known
+    if known:
+        status = unpack_runs(body, at + 1, end, width, size, out, place, known, entries - 1)
+        if status != p.SOUND:
+            return status
+    mask = (U(1) << U(8 * size)) - U(1)
+    if known == n:
+        for r in range(n):
+            index = np.int64(word(out, place + r * size) & mask)
+            put_word(word(x, 8 * index), out, target + 8 * r)
+        return p.SOUND
+    for r in range(n):
+        number = _NAN
+        if flags[U(r)]:
+            number = word(x, 8 * np.int64(word(out, place) & mask))
+            place += size
+        put_word(number, out, target + 8 * r)
     return p.SOUND
 
 
