@@ -52,8 +52,16 @@ def some(seed: int, n: int = ROWS, *, classes: int = 3, gaps: str = "") -> pa.Ta
     return pa.table(columns)
 
 
-def written(path: Path, groups: list[pa.Table], **options: Any) -> Path:
-    with pq.ParquetWriter(path, groups[0].schema, use_dictionary=["t", "y"], **options) as writer:
+# How numbers are stored: as they are, in dictionaries, and plain behind these once they are full.
+STORED: dict[str, dict[str, Any]] = {
+    "plain": {"use_dictionary": ["t", "y"]},
+    "coded": {"use_dictionary": True, "dictionary_pagesize_limit": 1 << 21},
+    "both": {"use_dictionary": True, "dictionary_pagesize_limit": 1 << 19},
+}
+
+
+def written(path: Path, groups: list[pa.Table], stored: str = "plain", **options: Any) -> Path:
+    with pq.ParquetWriter(path, groups[0].schema, **STORED[stored], **options) as writer:
         for group in groups:
             writer.write_table(group, row_group_size=len(group))
     return path
@@ -105,13 +113,18 @@ def compare(
 
 
 @pytest.mark.parametrize("gaps", ["", "t", "bt", "C", "aBd"])
-@pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
+@pytest.mark.parametrize(
+    ("stored", "codec"),
+    [*(("plain", codec) for codec in ("none", "snappy", "lz4")), ("coded", "snappy"),
+     ("both", "none"), ("both", "lz4")],
+)  # fmt: skip
 @pytest.mark.parametrize("model", MODELS)
 def test_bits(
-    model: str, codec: str, gaps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    model: str, stored: str, codec: str, gaps: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     groups = [some(k, gaps=gaps) for k in range(5)]
-    path = written(tmp_path / "rows.parquet", groups, compression=codec)
+    path = written(tmp_path / "rows.parquet", groups, stored, compression=codec)
     found = compare(path, model, monkeypatch)
     known = model == "moments" or gaps in ("", "t")
     assert found == ({"summed": 4, "read": 1, "made": 1} if known else {"read": 5, "in vain": 2})
@@ -157,13 +170,16 @@ def test_any_number_of_classes(
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5])
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("model", MODELS)
-def test_threads(model: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads(
+    model: str, stored: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With dictionaries in any order, rows of several lengths, and pages of any size."""
     for k in range(6):
         groups = [some(7 * k + g, ROWS if g else 70_001) for g in range(3)]
         groups[2] = groups[2].sort_by([("y", "descending"), ("t", "descending")])
-        written(tmp_path / f"{k}.parquet", groups, data_page_size=1 << (12 + k))
+        written(tmp_path / f"{k}.parquet", groups, stored, data_page_size=1 << (12 + k))
     found = compare(tmp_path, model, monkeypatch, threads)
     # Some are read: the last ones are shared out, and pages come that are larger than before.
     assert found["summed"] > 0
@@ -171,13 +187,16 @@ def test_threads(model: str, threads: int, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
 @pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("stored", ["plain", "both"])
 @pytest.mark.parametrize("model", MODELS)
 def test_few_row_groups(
-    model: str, n: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    model: str, stored: str, n: int, threads: int, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """What is shared out are columns, each of which is added by one thread."""
     groups = [some(k, gaps="bC" if model == "moments" else "") for k in range(n)]
-    found = compare(written(tmp_path / "rows.parquet", groups), model, monkeypatch, threads)
+    path = written(tmp_path / "rows.parquet", groups, stored)
+    found = compare(path, model, monkeypatch, threads)
     shared = n % threads if model == "scatter" else 0  # while one adds, others read
     assert found["made"] + found["summed"] == n - shared
 
@@ -254,7 +273,9 @@ def test_weights_folds_and_checkpoints(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "snappy"])
+@pytest.mark.parametrize("stored", ["plain", "coded"])
 def test_damaged_bytes_are_refused_or_do_not_matter(
+    stored: str,
     codec: str,
     which: int,
     tmp_path: Path,
@@ -264,7 +285,9 @@ def test_damaged_bytes_are_refused_or_do_not_matter(
     """Whatever stands in a row group: the sums that Python makes of it, or an error."""
     n = 2_000 if request.config.getoption("--slow") else 100
     groups = [some(k, 3_000, gaps="B") for k in range(2)]
-    path = written(tmp_path / "rows.parquet", groups, compression=codec, data_page_size=1 << 12)
+    path = written(
+        tmp_path / "rows.parquet", groups, stored, compression=codec, data_page_size=1 << 12
+    )
     data, meta = path.read_bytes(), pq.read_metadata(path)
     chunks = [meta.row_group(which).column(j) for j in range(meta.num_columns)]
     begin = chunks[0].data_page_offset
@@ -293,7 +316,7 @@ def test_copies_share_no_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     sums = _of_first_rows(tmp_path, monkeypatch).pop()
     calls = sums._kernels.RepeatedCalls(sums._adding, sums._moving)
     mine, copied = (each.arguments()[1].tolist() for each in (calls, calls.copy([], _lend)))
-    for scratch in (*sums.reader._rooms, sums.reader._out):
+    for scratch in (*sums.reader._scratch, sums.reader._tables, sums.reader._out):
         assert address_of(scratch) in mine
         assert address_of(scratch) not in copied
 

@@ -144,7 +144,7 @@ def _rooms_for(columns: NDArray[np.int64]) -> _Rooms | None:
         min(int(columns[0, p.ROWS]), BLOCK_ROWS) + of_page + of_page // 8 + FEW_ROWS,
         max(READ_BYTES, largest + largest // 8 + p.ALIGNED + p.SLACK),
         max(READ_BYTES // 2, 10 * of_page),
-        table + 2 * p.SLACK,
+        table + table // 8 + 2 * p.SLACK,
     )
 
 
