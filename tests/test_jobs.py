@@ -120,6 +120,16 @@ def test_update__a_column_without_values_at_first_becomes_what_comes(
     assert fb.merge([some, again]) == whole
 
 
+def test_update__a_column_without_values_at_first_is_what_it_is_said_to_be(tmp_path: Path) -> None:
+    for i, x in enumerate([pa.nulls(20), pa.array([1, 2] * 10)]):
+        pq.write_table(pa.table({"x": x, "y": ["p", "q"] * 10}), tmp_path / f"{i}.parquet")
+    for said in ("x", "?"):
+        some = fb.count(tmp_path / "0.parquet", "y", categorical=said)
+        found = fb.count(tmp_path, "y", update=some, categorical=said)
+        assert found == fb.count(tmp_path, "y", categorical=said)
+        assert [feature.kind for feature in found.schema.features] == ["categorical"]
+
+
 def test_update__of_weights_or_folds_does_not_go_on_without_them(lake: Path) -> None:
     options = KINDS["weighted"]
     some = fb.count(lake / "0.parquet", "y", **options)

@@ -50,6 +50,7 @@ def options_of(
     domains = {f.name: f.values for f in own if f.declared and f.values is not None}
     if schema.classes_declared and schema.target is not None:
         domains[schema.target] = schema.classes
+    said = Selection(tuple(several(given["categorical"])))
     for name, default in DEFAULTS.items():
         value = given[name]
         if value is default or value == default:
@@ -62,11 +63,13 @@ def options_of(
     return {
         "domains": domains,
         # of a column of booleans nobody doubts it, and as texts they would be others; one without
-        # values may be of anything
+        # values may be of anything, unless it is said again
         "categorical": [
             f.name
             for f in own
-            if f.values is not None and not f.void and not pa.types.is_boolean(f.values.type)
+            if f.values is not None
+            and not pa.types.is_boolean(f.values.type)
+            and (not f.void or f.name in said)
         ],
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,
