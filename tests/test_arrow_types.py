@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -309,17 +310,48 @@ def test_whole_numbers__beside_doubles_are_numbers_or_the_same_categories(tmp_pa
 
 def test_whole_numbers__without_a_sign_beside_others(tmp_path: Path) -> None:
     most = 2**63 + 5
+    refused = (
+        rf"column 'x': {most} is a whole number beyond 2\*\*63 - 1, and the column is int64 "
+        "elsewhere, which ends there; cast it to one type, such as double or string"
+    )
     for coded in (False, True):
         columns = [pa.array([1, most], pa.uint64()), pa.array([-1, 1])]
         files = files_of(tmp_path, [c.dictionary_encode() if coded else c for c in columns])
         for some in (files, files[::-1]):
             for how in ({}, {"categorical": ["x"]}):
-                with pytest.raises(
-                    DataError,
-                    match=rf"0\.parquet: column 'x' holds {most}, but is int64 elsewhere, which "
-                    rf"ends at {2**63 - 1}; cast it to one type in all places, double or text",
-                ):
+                with pytest.raises(DataError, match=rf"0\.parquet: {refused}"):
                     fb.count(some, "y", **how)
+            first = fb.count(some[0], "y", categorical=["x"])
+            with pytest.raises(DataError, match=refused):
+                first + fb.count(some[1], "y", categorical=["x"])
+            with pytest.raises(DataError, match=refused):
+                fb.count(some, "y", update=first)
+
+
+SIGNED, UNSIGNED = [pa.int8(), pa.int64()], [pa.uint8(), pa.uint64()]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("kinds", [*itertools.product(SIGNED + UNSIGNED, repeat=2)], ids=str)
+def test_whole_numbers__of_days_are_those_of_one_pass(
+    kinds: tuple[pa.DataType, pa.DataType], declared: bool, tmp_path: Path
+) -> None:
+    files = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for file, kind, x in zip(files, kinds, ([1, 2], [2, 3]), strict=True):
+        pq.write_table(pa.table({"x": pa.array(x, kind), "y": pa.array([0, 1], kind)}), file)
+    how = {
+        "categorical": ["x"],
+        "domains": {"x": pa.array([1, 2, 3], kinds[0])} if declared else None,
+    }
+    one = fb.count(files, "y", **how)
+    unsigned = all(map(pa.types.is_unsigned_integer, kinds))
+    assert one.schema.classes.type == (pa.uint64() if unsigned else pa.int64())
+    days = [fb.count(file, "y", **how) for file in files]
+    for first, other, path in zip(days, days[::-1], files[::-1], strict=True):
+        assert first + other == one
+        assert fb.merge([first, other]) == one
+        assert fb.count(files, "y", update=first) == one
+        assert first + fb.count(path, "y", schema=first) == one
 
 
 @pytest.mark.parametrize("kind", ["M8[10s]", "M8[m]", "M8[h]", "M8[2D]", "M8[W]", "M8[M]", "M8[Y]",

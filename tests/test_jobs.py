@@ -120,6 +120,16 @@ def test_update__a_column_without_values_at_first_becomes_what_comes(
     assert fb.merge([some, again]) == whole
 
 
+def test_update__a_column_without_values_at_first_is_what_it_is_said_to_be(tmp_path: Path) -> None:
+    for i, x in enumerate([pa.nulls(20), pa.array([1, 2] * 10)]):
+        pq.write_table(pa.table({"x": x, "y": ["p", "q"] * 10}), tmp_path / f"{i}.parquet")
+    for said in ("x", "?"):
+        some = fb.count(tmp_path / "0.parquet", "y", categorical=said)
+        found = fb.count(tmp_path, "y", update=some, categorical=said)
+        assert found == fb.count(tmp_path, "y", categorical=said)
+        assert [feature.kind for feature in found.schema.features] == ["categorical"]
+
+
 def test_update__of_weights_or_folds_does_not_go_on_without_them(lake: Path) -> None:
     options = KINDS["weighted"]
     some = fb.count(lake / "0.parquet", "y", **options)
@@ -186,6 +196,36 @@ def test_merge__into_one_of_its_inputs_that_another_wrote_meanwhile(
     assert "0.fbs was written by another process since it was read" in said
     run("merge", parts[0], parts[2], "-o", parts[0])
     assert fb.Statistics.load(parts[0]).n_rows == 180
+
+
+def test_update__says_which_files_are_left_out_now(tmp_path: Path) -> None:
+    """Of files that are broken on the first night, or later, and mended one by one."""
+    paths = [tmp_path / f"{name}.parquet" for name in ("0", "1", "11", "1 and more", "late")]
+    for i, path in enumerate(paths):
+        pq.write_table(rows_of_day(i), path)
+    whole = [path.read_bytes() for path in paths]
+
+    def left_out(stats: fb.Statistics) -> list[str]:
+        assert all(note.startswith("left out: ") for note in stats.provenance)
+        return [path.name for path in paths if f"{path}: " in " ".join(stats.provenance)]
+
+    for path, data in zip(paths[1:], whole[1:], strict=True):
+        path.write_bytes(data[:100])
+    paths[-1].unlink()
+    found = fb.count(tmp_path, "y", update=True, on_error="skip")
+    assert left_out(found) == ["1.parquet", "11.parquet", "1 and more.parquet"]
+    paths[1].write_bytes(whole[1])
+    found = fb.count(tmp_path, "y", update=found, on_error="skip")
+    assert left_out(found) == ["11.parquet", "1 and more.parquet"]
+    assert fb.count(tmp_path, "y", update=found, on_error="skip") is found
+    paths[-1].write_bytes(whole[-1][:100])  # and no file is new that can be read
+    found = fb.count(tmp_path, "y", update=found, on_error="skip")
+    assert left_out(found) == ["11.parquet", "1 and more.parquet", "late.parquet"]
+    for path, data in zip(paths, whole, strict=True):
+        path.write_bytes(data)
+    found = fb.count(tmp_path, "y", update=found, on_error="skip")
+    assert found.allclose(fb.count(tmp_path, "y"))
+    assert found.provenance == ()
 
 
 def test_update__a_file_that_is_there_but_not_named_is_not_gone(lake: Path) -> None:

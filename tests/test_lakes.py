@@ -121,6 +121,34 @@ def test_union__reads_numbers_that_some_files_have_as_whole_numbers(tmp_path: Pa
     assert fb.count(folder, "y", threads=1) == stats
 
 
+CATEGORIES: list[list[Any]] = [
+    *([1, 2], [1.5, 2], [True, False], ["a", "b"]),
+    *(["2020-01-01", "2021-01-01"], ["10:00", "11:00"]),
+]
+
+
+@pytest.mark.parametrize("values", CATEGORIES, ids=str)
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_union__nulls_of_one_file_go_with_categories_of_any_type(
+    tmp_path: Path, form: str, values: list[Any]
+) -> None:
+    days = [pa.table({"v": v, "y": [*"np"]}) for v in (values, pa.nulls(2))]
+    expected = fb.count(days[0], "y", categorical="v") + fb.count(days[1], "y", categorical="v")
+    for name, some in (("last", days), ("first", days[::-1])):
+        folder = written(tmp_path / name, form, *some)
+        assert fb.count(folder, "y", categorical="v") == expected
+
+
+@pytest.mark.parametrize("values", CATEGORIES, ids=str)
+def test_json__nulls_in_the_first_blocks_go_with_categories_of_any_type(
+    tmp_path: Path, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_blocks(monkeypatch, 40)
+    whole = pa.table({"v": [None] * 20 + values, "y": [*"np"] * 11})
+    folder = written(tmp_path, "jsonl", whole)
+    assert fb.count(folder, "y", categorical="v") == fb.count(whole, "y", categorical="v")
+
+
 CONFLICTS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "text": (lambda t: t.set_column(2, "n", t["n"].cast(pa.string())), "int32.*0.*string.*1"),
     "truth": (lambda t: t.set_column(3, "x", pa.array([True] * len(t))), "double.*0.*bool.*1"),

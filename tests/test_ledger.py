@@ -178,6 +178,16 @@ def test_merge__is_the_sum_and_the_difference(tmp_path: Path) -> None:
     assert fb.merge([in_memory, in_memory]).n_rows == 14  # nobody knows these rows again
 
 
+def test_merge__one_is_as_good_as_a_list_of_one(tmp_path: Path) -> None:
+    days(tmp_path / "d", 2)
+    day, both = fb.count(tmp_path / "d" / "day-0.parquet", "y"), fb.count(tmp_path / "d", "y")
+    for stats, path in ((day, tmp_path / "day.fbs"), (both, tmp_path / "both.fbs")):
+        stats.save(path)
+    for one, other in ((day, both), (tmp_path / "day.fbs", str(tmp_path / "both.fbs"))):
+        assert fb.merge(one) == day
+        assert fb.merge(other, minus=one) == fb.merge([both], minus=[day])
+
+
 def test_merge__refuses_a_copy_by_any_name(tmp_path: Path) -> None:
     paths = days(tmp_path / "d", 2)
     shutil.copy(paths[0], tmp_path / "renamed.parquet")

@@ -30,6 +30,7 @@ from fastbayes.core.picks import chosen
 from fastbayes.core.schema import Feature, Schema, Shape, from_header, labels, to_header
 from fastbayes.data.encode import Encoder
 from fastbayes.data.order import sorted_values
+from fastbayes.data.unify import unify_types
 
 TEXT, WHOLE, REAL, TRUTH = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 
@@ -64,7 +65,7 @@ def declared(name: str, values: list[Any]) -> Schema:
         (pa.bool_(), TRUTH, "categorical"),
         (pa.null(), pa.null(), "categorical"),
         (pa.int8(), WHOLE, "numeric"),
-        (pa.uint32(), WHOLE, "numeric"),
+        (pa.uint32(), pa.uint64(), "numeric"),
         (pa.uint64(), pa.uint64(), "numeric"),
         (pa.float16(), REAL, "numeric"),
         (pa.float32(), REAL, "numeric"),
@@ -117,10 +118,21 @@ def test_common_type__is_symmetric_and_refuses_by_name() -> None:
         if len(mixed) < 2:
             assert common_type("x", a, b) == (mixed or {pa.null()}).pop()
         elif mixed <= {WHOLE, pa.uint64(), REAL}:
-            assert common_type("x", a, b) == REAL
+            assert common_type("x", a, b) == (REAL if REAL in mixed else WHOLE)
         else:
             with pytest.raises(SchemaError, match=r"'x' holds .* in one place and .* in another"):
                 common_type("x", a, b)
+
+
+def test_common_type__is_that_of_both_columns_read_as_one() -> None:
+    bits = 8, 16, 32, 64
+    kinds = [getattr(pa, f"{sign}int{n}")() for sign in ("", "u") for n in bits]
+    kinds += [pa.float16(), pa.float32(), REAL, pa.decimal128(9, 2), pa.null(), TEXT, TRUTH]
+    for a, b in itertools.product(kinds, kinds):
+        for one, other in ((a, b), (pa.dictionary(pa.int8(), a), pa.dictionary(pa.int8(), b))):
+            if (read := unify_types(one, other)) is not None:
+                apart = value_type("x", one), value_type("x", other)
+                assert common_type("x", *apart) == value_type("x", read)
 
 
 # Domains

@@ -29,8 +29,8 @@ CANONICAL = {
     pa.string(): (t.is_string, t.is_large_string, t.is_string_view),
     pa.bool_(): (t.is_boolean,),
     pa.null(): (t.is_null,),
-    pa.uint64(): (t.is_uint64,),
-    pa.int64(): (t.is_integer,),
+    pa.uint64(): (t.is_unsigned_integer,),
+    pa.int64(): (t.is_signed_integer,),
     pa.float64(): (t.is_floating, t.is_decimal),
 }
 REMEDIES = {
@@ -70,14 +70,18 @@ def same_cuts(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> b
 
 
 def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """Return the type that holds the values of both: null with anything, int with float."""
+    """Return the type that holds the values of both: null with anything, int with float.
+
+    It is the canonical type of columns of both types that are read as one (`unify_types`): days
+    that are merged have the values that they have in one pass.
+    """
     if a == b or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
         return b
-    number = {pa.int64(), pa.uint64(), pa.float64()}
-    if a in number and b in number:
-        return pa.float64()
+    numbers = pa.uint64(), pa.int64(), pa.float64()  # each gives way to those after it
+    if a in numbers and b in numbers:
+        return max(a, b, key=numbers.index)
     raise SchemaError(
         f"column {name!r} holds {a} in one place and {b} in another; cast it to one type"
     )
@@ -86,17 +90,27 @@ def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
 def cast_domain(name: str, values: Any, kind: pa.DataType) -> pa.Array:
     """Return values of a domain (Arrow, or a list) as the wider type of another, exactly.
 
-    Raises SchemaError for a whole number beyond what float64 tells apart.
+    Raises SchemaError for a whole number that is beyond that type.
     """
     if isinstance(values, pa.Array) and values.type == kind:
         return values
     try:
         return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
     except (pa.ArrowInvalid, OverflowError) as error:
-        raise SchemaError(
-            f"column {name!r} holds whole numbers beyond 2**53 in one place and {kind} in another, "
-            f"which cannot tell them apart ({error}); cast it to one type, such as string"
-        ) from error
+        listed = values.to_pylist() if isinstance(values, pa.Array) else values
+        largest = max(filter(None, listed), key=abs)
+        raise SchemaError(f"column {name!r}: {beyond(largest, kind)}") from error
+
+
+def beyond(value: int, kind: pa.DataType) -> str:
+    """Return what is wrong with a whole number in a column that is of a type elsewhere."""
+    most, flaw, types = "2**63 - 1", "ends there", "double or string"
+    if kind == pa.float64():
+        most, flaw, types = "2**53", "cannot tell such numbers apart", "string"
+    return (
+        f"{value} is a whole number beyond {most}, and the column is {kind} elsewhere, which "
+        f"{flaw}; cast it to one type, such as {types}"
+    )
 
 
 def sorted_domain(values: pa.Array) -> pa.Array:

@@ -469,7 +469,7 @@ LABELS_BYTES = 1 << 28
 
 
 def labels(values: pa.Array) -> NDArray[Any]:
-    """Return a domain as a numpy array: str, int64, bool or float64.
+    """Return a domain as a numpy array: str, int64, uint64, bool or float64.
 
     Raises
     ------

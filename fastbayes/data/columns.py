@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import (
     Use,
+    beyond,
     cast_domain,
     common_type,
     decoded,
@@ -643,14 +644,10 @@ def _refuse_beyond_floats(name: str, column: Column, at: Callable[[int], str]) -
     """Raise DataError for a whole number that float64, in which others are, may not tell apart."""
     values = combine([without_dictionary(chunk) for chunk in chunks_of(column)])
     whole = values.fill_null(0).to_numpy(zero_copy_only=False)
-    beyond = np.flatnonzero((whole > MOST_EXACT) | (whole < -MOST_EXACT))
-    if len(beyond):
-        row = int(beyond[0])
-        raise DataError(
-            f"column {name!r}, {at(row)}: {whole[row]} is a whole number beyond 2**53, and the "
-            "column is double elsewhere, which cannot tell such numbers apart; cast it to one "
-            "type, such as string"
-        )
+    rows = np.flatnonzero((whole > MOST_EXACT) | (whole < -MOST_EXACT))
+    if len(rows):
+        row = int(rows[0])
+        raise DataError(f"column {name!r}, {at(row)}: {beyond(whole[row], pa.float64())}")
 
 
 def _exact(entries: pa.Array) -> pa.Array:

@@ -731,7 +731,10 @@ def open_csv(
 
 
 class JsonReader(TextReader):
-    """One file of JSON lines. Values carry their type: a text type asked for changes no number."""
+    """One file of JSON lines. Values carry their type: where text is asked for, text is no date.
+
+    Nothing else is text then, either: where all is null, another file may have numbers.
+    """
 
     absent_is_null = True
     # All keys that a record may have; None: others are ignored.
@@ -753,12 +756,10 @@ class JsonReader(TextReader):
             f"{file.origin}: a JSON array; write JSON lines, one object per line",
             FileFormatError,
         )
+        self._asked = types
         found = self.infer({}, size)
-        for name in found:
-            kind = types.get(name)
-            if kind is not None and not (is_text(kind) and _is_value(found[name])):
-                found[name] = kind
-        self.schema = pa.schema(list(found.items()))
+        numbers = {n: types[n] for n in found if n in types and not is_text(types[n])}
+        self.schema = pa.schema([*(found | numbers).items()])
 
     def parse(self, text: bytes, types: Types) -> pa.Table:
         """Return the columns of a block, in the order of `types`; all of them if that is empty."""
@@ -787,7 +788,11 @@ class JsonReader(TextReader):
             if field.name in known and is_moment(known[field.name]):
                 moments = _moments_of(table[i], known[field.name])
                 table = table.set_column(i, field.name, moments)
-            elif field.name not in known and is_text(field.type):
+            elif (
+                field.name not in known
+                and is_text(field.type)
+                and not is_text(self._asked.get(field.name, pa.null()))
+            ):
                 table = table.set_column(i, field.name, _as_moments(table[i]))
         if not types:
             return table

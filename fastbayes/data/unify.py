@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastbayes.core.domains import decoded
+from fastbayes.core.domains import beyond, decoded
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.picks import AllButIndex, Chooser, Selection, unknown_column
@@ -442,10 +442,7 @@ def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         what = f"{origin}: column {field.name!r}"
         if have == pa.uint64():
-            raise DataError(
-                f"{what} holds {pc.max(array)}, but is {want} elsewhere, which ends at "
-                f"{(1 << 63) - 1}; cast it to one type in all places, double or text"
-            ) from error
+            raise DataError(f"{what}: {beyond(pc.max(array), want)}") from error
         raise DataError(f"{what}: {error}") from error
 
 

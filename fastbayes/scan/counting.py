@@ -272,8 +272,7 @@ def count(
     asked = Asked.of(named, families, cells)
     asked = asked._replace(names=updating.names(asked.names))
     if (new := updating.rows(opened)) is None:
-        assert updating.known is not None
-        return updating.known
+        return updating.without_rows(left_out)
     opened = new
     to_cut: tuple[Encoder, Any] | None = kinds.to_cut(encoder, discretize)
     if wanting(asked.names, "bins"):

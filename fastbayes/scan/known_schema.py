@@ -47,9 +47,10 @@ def options_of(
             f"{schema.target!r}; count without them, or with that"
         )
     own = [feature for feature in schema.features if feature.cuts is None]
-    domains = {f.name: f.values.to_pylist() for f in own if f.declared and f.values is not None}
+    domains = {f.name: f.values for f in own if f.declared and f.values is not None}
     if schema.classes_declared and schema.target is not None:
-        domains[schema.target] = schema.classes.to_pylist()
+        domains[schema.target] = schema.classes
+    said = Selection(tuple(several(given["categorical"])))
     for name, default in DEFAULTS.items():
         value = given[name]
         if value is default or value == default:
@@ -62,11 +63,13 @@ def options_of(
     return {
         "domains": domains,
         # of a column of booleans nobody doubts it, and as texts they would be others; one without
-        # values may be of anything
+        # values may be of anything, unless it is said again
         "categorical": [
             f.name
             for f in own
-            if f.values is not None and not f.void and not pa.types.is_boolean(f.values.type)
+            if f.values is not None
+            and not pa.types.is_boolean(f.values.type)
+            and (not f.void or f.name in said)
         ],
         "discretize": {f.name: f.cuts.tolist() for f in schema.features if f.cuts is not None},
         "missing": schema.missing,
@@ -79,7 +82,7 @@ def options_of(
 
 def _says(
     schema: Schema,
-    domains: Mapping[str, list[Any]],
+    domains: Mapping[str, pa.Array],
     name: str,
     value: Any,
     apart: Collection[str],
@@ -96,7 +99,11 @@ def _says(
     if name in ("domains", "dates") and not isinstance(value, Mapping):
         return False
     if name == "domains":
-        return all(domain(of, v).to_pylist() == domains.get(of) for of, v in value.items())
+        same = (
+            of in domains and domain(of, v).to_pylist() == domains[of].to_pylist()
+            for of, v in value.items()
+        )
+        return all(same)
     if name == "dates":
         held = {of: [part.part for part in parts] for of, parts in schema.parts.items()}
         return all(held.get(of) == named_parts(of, asked) for of, asked in value.items())

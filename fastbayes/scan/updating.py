@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -104,7 +105,28 @@ class Updating:
         return self._batch is not None or self.known is not None
 
     def added(self, stats: Statistics) -> Statistics:
-        """Return the statistics with those of the new rows."""
+        """Return the statistics with those of the new rows.
+
+        A file that could not be read before, and now is in, is no longer among those left out.
+        """
         if self._batch is not None:
             stats = replace(stats, ledger=Ledger([batch_of(self._batch)]))
-        return stats if self.known is None else self.known + stats
+        if self.known is None:
+            return stats
+        counted = [path for file in stats.ledger for path in file.paths]
+        notes = [note for note in self.known.provenance if not _is_of(note, counted)]
+        return replace(self.known, provenance=tuple(notes)) + stats
+
+    def without_rows(self, notes: Sequence[str]) -> Statistics:
+        """Return the statistics where no rows are new, with notes of what was left out."""
+        known = self.known
+        assert known is not None
+        new = [note for note in notes if note not in known.provenance]
+        return replace(known, provenance=(*known.provenance, *new)) if new else known
+
+
+def _is_of(note: str, paths: Sequence[str]) -> bool:
+    """Return whether a note says that one of these files was left out."""
+    return note.startswith("left out: ") and any(
+        path in note and re.search(rf"(?<!\S){re.escape(path)}(?![^\s:;,])", note) for path in paths
+    )

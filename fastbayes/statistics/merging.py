@@ -30,7 +30,10 @@ class _Named(NamedTuple):
 
 
 def merge(
-    statistics: Iterable[Given], *, minus: Iterable[Given] = (), allow_overlap: bool = False
+    statistics: Given | Iterable[Given],
+    *,
+    minus: Given | Iterable[Given] = (),
+    allow_overlap: bool = False,
 ) -> Statistics:
     """Return the sum of statistics of different rows, without those of others.
 
@@ -42,9 +45,9 @@ def merge(
     Parameters
     ----------
     statistics
-        Statistics, or paths of their files; at least one.
+        Statistics, or paths of their files; one, or several.
     minus
-        Those to take out, all of whose rows are in.
+        Those to take out, all of whose rows are in; one, several or none.
     allow_overlap
         Whether rows may be in several times, and rows may be taken out that are not known to be in.
 
@@ -75,9 +78,12 @@ def merge(
     2
     """
     more: Iterator[_Named] = (
-        _named(given, f"statistics {i}") for i, given in enumerate(statistics, 1)
+        _named(given, f"statistics {i}") for i, given in enumerate(_several(statistics), 1)
     )
-    out = [_named(given, f"what is to be taken out ({i})") for i, given in enumerate(minus, 1)]
+    out = [
+        _named(given, f"what is to be taken out ({i})")
+        for i, given in enumerate(_several(minus), 1)
+    ]
     if (first := next(more, None)) is None:
         raise ValueError("there are no statistics to merge; give at least one")
     if out:
@@ -109,6 +115,10 @@ def merge(
         except (SchemaError, DataError) as error:
             raise type(error)(f"{one.name} cannot be taken out: {error}") from error
     return replace(total, ledger=ledger)
+
+
+def _several(given: Given | Iterable[Given]) -> Iterable[Given]:
+    return [given] if isinstance(given, (Statistics, str, os.PathLike)) else given
 
 
 def _named(given: Given, name: str) -> _Named:
