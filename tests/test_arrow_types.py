@@ -328,11 +328,14 @@ def test_whole_numbers__without_a_sign_beside_others(tmp_path: Path) -> None:
                 fb.count(some, "y", update=first)
 
 
-SIGNED, UNSIGNED = [pa.int8(), pa.int64()], [pa.uint8(), pa.uint64()]
+WHOLE = [pa.int8(), pa.int64(), pa.uint8(), pa.uint64()]
+UNSIGNED = {pa.uint8(), pa.uint64()}
 
 
 @pytest.mark.parametrize("declared", [False, True])
-@pytest.mark.parametrize("kinds", [*itertools.product(SIGNED + UNSIGNED, repeat=2)], ids=str)
+@pytest.mark.parametrize(
+    "kinds", [k for k in itertools.product(WHOLE, repeat=2) if {*k} != UNSIGNED], ids=str
+)
 def test_whole_numbers__of_days_are_those_of_one_pass(
     kinds: tuple[pa.DataType, pa.DataType], declared: bool, tmp_path: Path
 ) -> None:
@@ -344,7 +347,7 @@ def test_whole_numbers__of_days_are_those_of_one_pass(
         "domains": {"x": pa.array([1, 2, 3], kinds[0])} if declared else None,
     }
     one = fb.count(files, "y", **how)
-    unsigned = all(map(pa.types.is_unsigned_integer, kinds))
+    unsigned = {*kinds} == {pa.uint64()}
     assert one.schema.classes.type == (pa.uint64() if unsigned else pa.int64())
     days = [fb.count(file, "y", **how) for file in files]
     for first, other, path in zip(days, days[::-1], files[::-1], strict=True):

@@ -29,8 +29,8 @@ CANONICAL = {
     pa.string(): (t.is_string, t.is_large_string, t.is_string_view),
     pa.bool_(): (t.is_boolean,),
     pa.null(): (t.is_null,),
-    pa.uint64(): (t.is_unsigned_integer,),
-    pa.int64(): (t.is_signed_integer,),
+    pa.uint64(): (t.is_uint64,),
+    pa.int64(): (t.is_integer,),
     pa.float64(): (t.is_floating, t.is_decimal),
 }
 REMEDIES = {
@@ -73,7 +73,8 @@ def common_type(name: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
     """Return the type that holds the values of both: null with anything, int with float.
 
     It is the canonical type of columns of both types that are read as one (`unify_types`): days
-    that are merged have the values that they have in one pass.
+    that are merged have the values that they have in one pass. But uint64 and a shorter unsigned
+    type, whose values are int64, meet at that.
     """
     if a == b or pa.types.is_null(b):
         return a
