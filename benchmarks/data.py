@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -154,16 +154,25 @@ def columns_file(rows: int, columns: int, folder: Path) -> Path:
     return path
 
 
-def parquet_numbers(rows: int, columns: int, folder: Path) -> Path:
-    """Return a directory of one Parquet file of doubles in plain pages, made on first use."""
-    path = folder / f"numbers-{rows}-{columns}"
+# How doubles are written to Parquet: in plain pages, as pyarrow does where nothing else is said,
+# and in row groups as a stream leaves them.
+WRITTEN: dict[str, dict[str, Any]] = {
+    "plain": {"use_dictionary": ["class"]},
+    "default": {},
+    "small": {"row_group_size": 5_000},
+}
+
+
+def parquet_numbers(rows: int, columns: int, folder: Path, written: str = "plain") -> Path:
+    """Return a directory of one Parquet file of doubles, made on first use; see `WRITTEN`."""
+    path = folder / f"numbers-{written}-{rows}-{columns}"
     if not path.exists():
         path.mkdir()
         generator = np.random.default_rng(7)
         table = pa.table({f"x{j:02d}": generator.normal(size=rows) for j in range(columns)})
         classes = pa.array(generator.integers(0, 3, rows)).cast(pa.string())
         table = table.append_column("class", classes)
-        pq.write_table(table, path / "part-00.parquet", use_dictionary=["class"])
+        pq.write_table(table, path / "part-00.parquet", **WRITTEN[written])
     return path
 
 

@@ -252,11 +252,11 @@ def _parquet(preset: str, compression: str = "snappy") -> Build:
     return build
 
 
-def _numbers(make: Callable[[], Any]) -> Build:
-    """Fit to 30 doubles in plain pages."""
+def _numbers(make: Callable[[], Any], written: str = "plain") -> Build:
+    """Fit to 30 doubles, stored as `data.WRITTEN` says."""
 
     def build(rows: int, folder: Path) -> Work:
-        path = data.parquet_numbers(rows, 30, folder)
+        path = data.parquet_numbers(rows, 30, folder, written)
         runs = {
             OURS: lambda: make().fit(path, "class"),
             FILES: rivals.arrow_decode(path),
@@ -411,6 +411,19 @@ CASES = (
         for name, title, make in (
             ("moments", "fitted naive Bayes", fb.NaiveBayes),
             ("gaussian", "fitted `GaussianBayes`", fb.GaussianBayes),
+        )
+    ),
+    *(
+        Case(
+            f"parquet-{written}",
+            f"Parquet to fitted naive Bayes, {{rows}} × 30 doubles {how}, 3 classes",
+            rows_of(rows, 300_000),
+            _numbers(fb.NaiveBayes, written),
+            (Claim(FILES), Claim(BATCHES)),
+        )
+        for written, how, rows in (
+            ("default", "as pyarrow writes them", 3_000_000),
+            ("small", "in row groups of 5,000", 1_000_000),
         )
     ),
 )
