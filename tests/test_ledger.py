@@ -63,6 +63,16 @@ def test_ledgers_are_counted_like_rows(a: Any, b: Any, factor: float) -> None:
     assert {file.digest for file in mine.lacking(theirs)} == less
 
 
+def test_shares__however_small_are_known_and_leave_nothing() -> None:
+    """What weighs 1e-12 of a file is in as well, and counts twice when it is added again."""
+    one = ledger_of({NAMES[0]: [1, 1, 2]})
+    small = one * 1e-12
+    assert [*small.common(one)]
+    assert [*small.lacking(one * 2e-12)]
+    assert not [*small.lacking(small)]
+    assert not len(one * 0.1 + one * 0.2 - one * 0.3)
+
+
 @pytest.mark.parametrize(("first", "last"), [(0, 5), (0, 2), (2, 5), (1, 3)])
 def test_runs_of_some_row_groups(first: int, last: int) -> None:
     runs = runs_of(range(first, last), 5)

@@ -383,6 +383,16 @@ GOOD = {"class": ["a", "b"], "feature": ["x", "x"], "value": ["p", "q"], "n": [1
             "column 'z': its counts with class 'a' add up to 2, those of 'x' to 1; include the "
             "rows whose value is null",
         ),
+        (
+            {
+                "class": ["a"] * 2,
+                "feature": ["x", "z"],
+                "value": ["p"] * 2,
+                "n": [3_000_000_000, 2_999_999_999],
+            },
+            {},
+            "column 'z': .* include the rows whose value is null",
+        ),
         (GOOD, {"types": {"x": "int64"}}, "column 'x': .*'[pq]'.*give its type in `types`"),
         (GOOD, {"types": {"x": "text"}}, "types.*'text': use one of"),
         (GOOD, {"types": {"z": "int64"}}, "types: no feature 'z'; there are .*'x'"),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 # Of a longer file so many first and so many last bytes make the digest: where the formats have
 # their first values and their footer, with the sizes and extremes of all columns.
 EDGE = 1 << 16
-# Shares that are scaled up and down again are off by rounding.
+# Shares that are scaled up and down again are off by so much of themselves, by rounding.
 ROUNDING = 1e-9
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
@@ -123,7 +123,7 @@ class Ledger:
         for theirs in other:
             mine = self.of(theirs.digest)
             runs = () if mine is None else mine.runs
-            if any(a < b - ROUNDING for _, a, b in _beside(runs, theirs.runs)):
+            if any(b - a > ROUNDING * abs(b) for _, a, b in _beside(runs, theirs.runs)):
                 yield theirs
 
     # -- in a file ---------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def overlap(a: Runs, b: Runs) -> bool:
 
 def together(a: Runs, b: Runs, factor: float) -> Runs:
     """Return a + factor b; () where nothing is left."""
-    sums = [(n, x + factor * y) for n, x, y in _beside(a, b)]
-    sums = [(n, t if abs(t) > ROUNDING else 0.0) for n, t in sums]
+    terms = [(n, x, factor * y) for n, x, y in _beside(a, b)]
+    sums = [(n, x + y if abs(x + y) > ROUNDING * abs(x) else 0.0) for n, x, y in terms]
     runs = groupby(sums, lambda run: run[1])
     found = tuple((sum(n for n, _ in run), times) for times, run in runs)
     return found if any(times for _, times in found) else ()

@@ -15,6 +15,7 @@ from fastbayes.core.schema import Alignment, Shape
 from fastbayes.statistics import ClassMoments, ValueCounts
 from fastbayes.statistics.feature_sums import FeatureSums
 from fastbayes.statistics.folded import arrays_in_file, check_numbers, without
+from fastbayes.statistics.retraction import left
 
 KINDS: dict[str, type[Any]] = {s.name: s for s in (ValueCounts, ClassMoments, FeatureSums)}
 # The part that is counted over all classes together: moments without weights or classes.
@@ -127,10 +128,10 @@ class ArrayStatistics:
         if not isinstance(other, ArrayStatistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        least = -1e-9 * max(1.0, float(mine.class_counts.sum()))
-        few = mine.class_counts - theirs.class_counts < least
+        few = left(mine.class_counts, theirs.class_counts) < 0
         if "values" in mine.parts:
-            few |= (mine.parts["values"].counts - theirs.parts["values"].counts < least).any(axis=0)
+            a, b = (side.parts["values"].counts for side in (mine, theirs))
+            few |= (left(a, b) < 0).any(axis=0)
         if few.any():
             label = mine.classes[few.argmax()]
             raise DataError(

@@ -14,6 +14,7 @@ from fastbayes.core.batch import Batch, code_type
 from fastbayes.core.errors import DataError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.kernels import dispatch
+from fastbayes.statistics.retraction import left
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -442,7 +443,10 @@ class Statistic:
                 "parts of it cannot be taken away; count the remaining rows instead"
             )
         mine, theirs = self.arrays(), other.arrays()
-        return self._holding({k: mine[k] - theirs[k] for k in mine})
+        rows = {k for k, spec in self._specs.items() if spec.rows}
+        return self._holding(
+            {k: (left if k in rows else np.subtract)(mine[k], theirs[k]) for k in mine}
+        )
 
     def __mul__(self, factor: float) -> Self:
         if factor == 0:
@@ -479,14 +483,8 @@ class Statistic:
         """Return the largest root mean square deviation from the means; 0 without means."""
         return 0.0
 
-    def round_off(self, least: float, schema: Schema) -> None:
-        """Leave out counts that are no more than rounding of what was taken away, in place.
-
-        Raises
-        ------
-        DataError
-            When a count would be below 0: rows were taken away that were never added.
-        """
+    def check_left(self, schema: Schema) -> None:
+        """Raise DataError where a count is below 0: rows were taken away that were never added."""
 
     # -- as arrays -----------------------------------------------------------------------------
 

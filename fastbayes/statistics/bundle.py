@@ -34,6 +34,7 @@ from fastbayes.statistics import (
 )
 from fastbayes.statistics.folded import arrays_in_file, folds_together, parts_from, without
 from fastbayes.statistics.registry import option_of
+from fastbayes.statistics.retraction import left
 from fastbayes.statistics.table import dropped_of, from_table, to_table
 
 T = TypeVar("T", bound=Statistic)
@@ -55,6 +56,10 @@ class Statistics:
 
     Statistics add (`+`), subtract (`-`), scale (`*`), compare, save and load. Adding aligns the
     domains by value, so that parts counted by different machines merge exactly.
+
+    What was added can be taken away: rows, and weights that are whole numbers, exactly; of other
+    weights nothing is left but what is more than 1.5e-11 of its class or 1.4e-14 of the largest
+    class, since sums of them are rounded. Take the heaviest away last.
 
     Parameters
     ----------
@@ -226,10 +231,7 @@ class Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
         mine, theirs = self._matched(other)
-        dropped = self.dropped_rows - other.dropped_rows
-        # Of rows it is a whole number, of weights it may be off by rounding.
-        if isinstance(dropped, float) and abs(dropped) <= 1e-9 * self.dropped_rows:
-            dropped = 0
+        dropped = left(*(np.array([side.dropped_rows]) for side in (self, other))).item()
         if dropped < 0:
             raise DataError(
                 f"there would be {dropped:.6g} rows without a class (or the weight of so many); "
@@ -245,10 +247,8 @@ class Statistics:
         folds = folds_together(mine, theirs, lambda a, b: (a - b).aligned(mine.schema))
         ledger = self.ledger - other.ledger
         result = Statistics(mine.schema, parts, dropped, self.provenance, ledger=ledger, **folds)
-        # Differences of float sums may be off by rounding; counts of rows may not.
-        least = 1e-9 * max(1.0, float(result.values.class_counts.sum())) if result.weighted else 0
         for part in reversed(parts.values()):
-            part.round_off(least, mine.schema)
+            part.check_left(mine.schema)
         return result.pruned()
 
     def __mul__(self, factor: float) -> Statistics:

@@ -14,6 +14,7 @@ from fastbayes.core.schema import Alignment, Schema
 from fastbayes.kernels import dispatch
 from fastbayes.statistics.base import Classes, Floats
 from fastbayes.statistics.cell_runs import CellRuns, Run, cells_of
+from fastbayes.statistics.retraction import left
 
 
 class CellCounts(CellRuns):
@@ -97,21 +98,21 @@ class CellCounts(CellRuns):
         return a, b
 
     def __sub__(self, other: Self) -> Self:
-        return self + (other._with([Run(r.keys, (-r.held[0],)) for r in other._runs]))
+        keys, (mine,), (theirs,) = self._side_by_side(other)
+        a, _ = self._together(other)
+        totals = mine.sum(axis=0)
+        return a._with([Run(keys, (left(mine, theirs, totals),))])
 
     def __mul__(self, factor: float) -> Self:
         result = self._as(np.float64)
         result._runs = [Run(r.keys, (r.held[0] * float(factor),)) for r in result._runs]
         return result
 
-    def round_off(self, least: float, schema: Schema) -> None:
-        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
-        run = self._settled_run()
-        counts = np.where(np.abs(run.held[0]) <= least, 0, run.held[0])
-        if counts.size and counts.min() < 0:
+    def check_left(self, schema: Schema) -> None:
+        """Raise DataError where a count is below 0: rows were taken away that were never added."""
+        if self.counts.min(initial=0) < 0:
             shown = ", ".join(repr(schema.categorical[j].name) for j in self.columns.tolist())
             raise DataError(
                 f"columns {shown}: values would occur together fewer than 0 times; these rows were "
                 "never added"
             )
-        self._runs, self._is_settled = [Run(run.keys, (counts,))], False

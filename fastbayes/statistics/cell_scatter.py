@@ -196,7 +196,8 @@ class CellScatter(CellRuns):
         keys, *sides = self._side_by_side(other)
         mine, theirs = (GroupMoments(*side) for side in sides)
         labels = keys[:, -1]
-        n = counts_left(mine.n, theirs.n, lambda cell: (-1, int(labels[cell])), "a cell ")
+        totals = np.bincount(labels, mine.n).astype(np.float64)[labels]
+        n = counts_left(mine.n, theirs.n, lambda cell: (-1, int(labels[cell])), totals, "a cell ")
         some = (n > 0)[:, None]
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             apart = (mine.mean - theirs.mean) + (mine.rest - theirs.rest)

@@ -21,6 +21,7 @@ from fastbayes.statistics.base import (
     array,
     occurring,
 )
+from fastbayes.statistics.retraction import left
 
 # A retraction that leaves less than this share of the scatter would be noise (SEMANTICS 3).
 LEAST_SHARE = 1e-6
@@ -54,22 +55,23 @@ def root_mean_square(count: Floats, scatter: Floats) -> float:
     return float(np.sqrt(square[np.isfinite(square)]).max(initial=0.0))
 
 
-def counts_left(mine: Floats, theirs: Floats, where: Where, cell: str = "") -> Floats:
-    """Return mine - theirs, 0 where it is but rounding.
+def counts_left(
+    mine: Floats, theirs: Floats, where: Where, largest: Floats | None = None, cell: str = ""
+) -> Floats:
+    """Return `left` of counts.
 
     Raises
     ------
     RetractionError
         When it is negative; `where` gives feature and class of a place in the arrays.
     """
-    n = mine - theirs
-    tolerance = 1e-9 * np.maximum(mine, 1)
-    if (below := n < -tolerance).any():
+    n = left(mine, theirs, largest)
+    if (below := n < 0).any():
         raise RetractionError(
             f"{cell}would have fewer than 0 rows; these rows were never added",
             *where(*np.argwhere(below)[0]),
         )
-    return np.where(np.abs(n) <= tolerance, 0.0, n)
+    return n
 
 
 def refuse_noise(
@@ -171,8 +173,8 @@ class ClassMoments(Statistic):
             apart = (self.mean - other.mean) + (self.rest - other.rest)
             delta = np.where(n > 0, apart * self.count / n, 0.0)
             gone = delta * delta * other.count * n / np.maximum(self.count, 1e-300)
-            left = self.scatter - other.scatter - gone
-        noise = refuse_noise(self.scatter, left, self.count, n, by_feature)
+            after = self.scatter - other.scatter - gone
+        noise = refuse_noise(self.scatter, after, self.count, n, by_feature)
         mean, rest = two_sum(other.mean, other.rest + delta)
         some = n > 0
         return self._of(
@@ -180,5 +182,5 @@ class ClassMoments(Statistic):
             overflowed(np.where(some, mean, 0.0)),
             np.where(some, rest, 0.0),
             # One row has no scatter.
-            overflowed(np.where(some & ~noise, np.maximum(left, 0.0), 0.0)),
+            overflowed(np.where(some & ~noise, np.maximum(after, 0.0), 0.0)),
         )

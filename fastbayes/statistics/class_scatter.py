@@ -202,12 +202,18 @@ class ClassScatter(Statistic):
         )
 
     def __sub__(self, other: Self) -> Self:
-        incomplete = counts_left(self.incomplete, other.incomplete, by_class)
-        complete = self._complete().without(other._complete())
+        every = self.count + self.incomplete
+
+        def without(mine: JointMoments, theirs: JointMoments) -> JointMoments:
+            n = counts_left(mine.count, theirs.count, by_class, every[:, None, None])
+            return mine.without(theirs, n)
+
+        incomplete = counts_left(self.incomplete, other.incomplete, by_class, every)
+        complete = without(self._complete(), other._complete())
         joint = None
         if self.joint is not None:
             theirs = other.joint or JointMoments.empty(*self.scatter.shape[:2])
-            joint = self.joint.without(theirs)
+            joint = without(self.joint, theirs)
             drop(joint.scatter, _squares(joint.scatter) <= 0)
         result = self._of(complete, incomplete, joint)
         mine, left = _squares(self.scatter), _squares(result.scatter)

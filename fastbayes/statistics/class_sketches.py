@@ -34,6 +34,7 @@ from fastbayes.statistics.base import (
     check_fit,
     close,
 )
+from fastbayes.statistics.retraction import left
 
 # Values of a feature within a class that are told apart: as many are held exactly.
 LIMIT = 4_096
@@ -103,7 +104,7 @@ class ClassSketches(Statistic):
         return Held(
             numbers(entries.least),
             numbers(entries.greatest),
-            entries.whole + entries.fraction / _ONE,
+            _weight(entries),
             shift == 0,
         )
 
@@ -137,8 +138,7 @@ class ClassSketches(Statistic):
         weight, first = np.zeros((len(starts), len(parts))), 0
         for c, (entries, _) in enumerate(parts):
             mine = at[first : first + len(entries.least)]
-            each = entries.whole + entries.fraction / _ONE
-            weight[:, c] = np.bincount(mine, each, len(starts))
+            weight[:, c] = np.bincount(mine, _weight(entries), len(starts))
             first += len(mine)
         return numbers(low[starts]), numbers(np.maximum.reduceat(high, starts)), weight
 
@@ -220,24 +220,28 @@ class ClassSketches(Statistic):
             known = place < len(mine.least)
             known[known] = mine.least[place[known]] == theirs.least[known]
             whole, fraction = mine.whole.copy(), mine.fraction.copy()
+            weight, gone = _weight(mine), np.zeros(len(whole))
             if known.all():
                 whole[place] -= theirs.whole
                 fraction[place] -= theirs.fraction
                 whole -= fraction < 0
                 fraction[fraction < 0] += _ONE
-            if not known.all() or (whole < 0).any():
+                gone[place] = _weight(theirs)
+            # Sums of weights are exact, but not those that were scaled.
+            kept = left(weight, gone, weight.sum(keepdims=True)) != 0
+            if not known.all() or (whole[kept] < 0).any():
                 raise RetractionError(
                     "a value would occur fewer than 0 times; these rows were never added", *at
                 )
             result._cells[at] = _holding(
-                _some(mine._replace(whole=whole, fraction=fraction), (whole | fraction) != 0), shift
+                _some(mine._replace(whole=whole, fraction=fraction), kept), shift
             )
         return result
 
     def __mul__(self, factor: float) -> ClassSketches:
         result = ClassSketches(self.shape)
         for at, entries, shift in self._all():
-            weight = (entries.whole + entries.fraction / _ONE) * factor
+            weight = _weight(entries) * factor
             if weight.sum() >= 2.0**62:
                 raise DataError(f"sketches times {factor:g} weigh too much to be added up exactly")
             whole, fraction = split(weight, len(weight))
@@ -320,6 +324,10 @@ def _holding(entries: Entries, shift: int) -> Any:
     cells = SketchEntries(LIMIT, LIMIT)
     cells.take(entries, shift)
     return cells
+
+
+def _weight(entries: Entries) -> Floats:
+    return np.asarray(entries.whole + entries.fraction / _ONE)
 
 
 def _some(entries: Entries, kept: NDArray[np.bool_]) -> Entries:

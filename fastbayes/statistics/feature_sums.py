@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastbayes.statistics.base import CLASSES, NUMERIC, Floats, Statistic, array
+from fastbayes.statistics.base import CLASSES, NUMERIC, Floats, RetractionError, Statistic, array
+from fastbayes.statistics.retraction import left
 
 # Up to this many classes a product with indicators beats sorting the rows by class.
 FEW_CLASSES = 24
@@ -28,6 +29,16 @@ class FeatureSums(Statistic):
 
     sums: Floats = array(CLASSES, NUMERIC)
     class_counts: Floats = array(CLASSES)
+
+    def __sub__(self, other: Self) -> Self:
+        sums = left(self.sums, other.sums, self.sums)
+        if (below := sums < 0).any():
+            label, feature = np.argwhere(below)[0]
+            raise RetractionError(
+                "its numbers would sum to less than 0; these rows were never added", feature, label
+            )
+        counts = left(self.class_counts, other.class_counts)
+        return self._holding({"sums": sums, "class_counts": counts})
 
     def add_rows(
         self, X: Any, y: NDArray[np.unsignedinteger], weight: Floats | None, above: float | None

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.moments import overflowed, two_sum
-from fastbayes.statistics.class_moments import by_class, counts_left
 
 Floats = NDArray[np.float64]
 TINY = 1e-300
@@ -55,13 +54,12 @@ class JointMoments:
         """Return the moments of both sets of rows (Chan, Golub, LeVeque 1979, eq. 2.1)."""
         return _class_by_class(_merged, self, other)
 
-    def without(self, other: JointMoments) -> JointMoments:
+    def without(self, other: JointMoments, count: Floats) -> JointMoments:
         """Return the moments of the rows of these that are not of the other set.
 
-        Raises RetractionError when there are fewer of them than of the other set.
+        `count` is what is left of the counts, of their shape.
         """
-        n = counts_left(self.count, other.count, by_class)
-        return _class_by_class(_without, self, other, replace(self, count=n))
+        return _class_by_class(_without, self, other, replace(self, count=count))
 
     def known(self) -> Floats:
         """Return the weight of the rows in which each feature is known, (n_classes, p)."""

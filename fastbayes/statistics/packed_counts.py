@@ -15,6 +15,7 @@ from fastbayes.core.errors import DataError, SchemaError
 from fastbayes.core.schema import Alignment, Schema, Shape
 from fastbayes.kernels.shared.arrays import counted_up
 from fastbayes.statistics.base import Classes, Floats, Ints, Statistic, close, union
+from fastbayes.statistics.retraction import left
 
 # What says where groups stand is little beside the counts, up to so many groups.
 MANY_GROUPS = 1 << 17
@@ -293,15 +294,15 @@ class PackedCounts(Statistic):
         return any(self.group(q).take(last, axis=t).any() for q, t in axes)
 
     def __add__(self, other: Self) -> Self:
-        return self._combined(other, np.add)
+        a, b = self._together(other)
+        a.flat = a.flat + b.flat
+        return a
 
     def __sub__(self, other: Self) -> Self:
-        return self._combined(other, np.subtract).settled()
-
-    def _combined(self, other: Self, operation: np.ufunc) -> Self:
         a, b = self._together(other)
-        a.flat = operation(a.flat, b.flat)
-        return a
+        mine, theirs = (side.flat.reshape(-1, max(side.layout.n_classes, 1)) for side in (a, b))
+        a.flat = left(mine, theirs).ravel()
+        return a.settled()
 
     def _together(self, other: Self) -> tuple[Self, Self]:
         """Return both with one layout that has room for either."""
@@ -316,9 +317,8 @@ class PackedCounts(Statistic):
             part._lay_out(*wanted)
         return both
 
-    def round_off(self, least: float, schema: Schema) -> None:
-        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
-        self.flat[np.abs(self.flat) <= least] = 0
+    def check_left(self, schema: Schema) -> None:
+        """Raise DataError where a count is below 0: rows were taken away that were never added."""
         if len(self.flat) and self.flat.min() < 0:
             where = self.where(int(self.flat.argmin()))
             *others, last = [repr(schema.categorical[j].name) for j in where]

@@ -73,10 +73,8 @@ class ValueCounts(Statistic):
             slots = self.offsets[features]
             count.add_counts(codes, sizes, slots, classes, weight, self.counts)
 
-    def round_off(self, least: float, schema: Schema) -> None:
-        """Leave out counts that are no more than rounding, in place; refuse those below 0."""
-        for held in self.arrays().values():
-            held[np.abs(held) <= least] = 0
+    def check_left(self, schema: Schema) -> None:
+        """Raise DataError where a count is below 0: rows were taken away that were never added."""
 
         def refuse(at: Any, what: str, message: str) -> None:
             label = repr(schema.classes[int(at)].as_py())
@@ -84,13 +82,13 @@ class ValueCounts(Statistic):
 
         for j, feature in enumerate(schema.categorical):
             column = f"column {feature.name!r}:"
-            rows, classes = np.nonzero(self.of(j) < -least)
+            rows, classes = np.nonzero(self.of(j) < 0)
             if len(rows):
                 value = feature.values[int(rows[0])].as_py()  # type: ignore[index]
                 column += f" value {value!r}"
                 refuse(classes[0], column, "would occur fewer than 0 times with class {}")
-            if (missing := self.missing[j] < -least).any():
+            if (missing := self.missing[j] < 0).any():
                 message = "it would be missing fewer than 0 times with class {}"
                 refuse(missing.argmax(), column, message)
-        if (below := self.class_counts < -least).any():
+        if (below := self.class_counts < 0).any():
             refuse(below.argmax(), "class", "{} would have fewer than 0 rows")

@@ -17,7 +17,7 @@ from fastbayes.kernels.shared.nested import CLIP
 from fastbayes.models.discrete.family_model import LooFamilies
 from fastbayes.models.discrete.one_dependence import check_all_pairs
 from fastbayes.models.discrete.structure import dependence
-from fastbayes.models.discrete.tan import ROUNDING, TreeClassifier, check_feature
+from fastbayes.models.discrete.tan import TreeClassifier, check_feature
 from fastbayes.models.estimator.base import Scans
 from fastbayes.models.estimator.log_space import Floats
 from fastbayes.models.estimator.parameters import fitted, parameter
@@ -27,6 +27,7 @@ from fastbayes.networks.graph.spanning import by_relevance
 from fastbayes.scan.fold_statistics import fold_positions, training
 from fastbayes.scan.row_sums import Sums
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.retraction import left
 
 CRITERIA = ("loo_joint", "loo", "cv", "cmi")
 # Those that read the rows once more.
@@ -254,8 +255,8 @@ def spode_scores(cells: CountTables, smoothing: Smoothing) -> Floats:
         rows, _, given = beside = cells.beside(p)
         scores[p] += left_out(given, beside.together(), choices[rows], mass[rows])
         # What no value of p explains: all of p itself, and the rows where p is missing.
-        alone = cells.n.copy()
-        alone[rows] -= given.sum(axis=0)
-        alone[alone <= ROUNDING * cells.n] = 0.0
+        explained = np.zeros_like(cells.n)
+        explained[rows] = given.sum(axis=0)
+        alone = np.maximum(left(cells.n, explained), 0.0)
         scores[p] += left_out(cells.n, known, choices, mass, rows=alone)
     return scores

@@ -35,6 +35,7 @@ from fastbayes.models.estimator.smoothing import CountTables, Smoothing, best_of
 from fastbayes.networks.graph.spanning import maximum_spanning_forest
 from fastbayes.networks.infer.scorer import Network
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.retraction import left
 
 
 class TreeClassifier(FamilyModel, Iterative):
@@ -116,10 +117,6 @@ def check_feature(schema: Schema, name: str | None) -> None:
         raise SchemaError(f"there is no feature {name!r}; the features are {list(schema.names)}")
 
 
-# A difference of sums of weights below this share of them is their rounding.
-ROUNDING = 1e-9
-
-
 def left_out_of_tree(
     cells: CountTables, parents: NDArray[np.int64], *, with_prior: bool
 ) -> Callable[[float], float]:
@@ -138,8 +135,7 @@ def left_out_of_tree(
             family = cells.family(p, j)
             together = np.broadcast_to(family.sum(axis=1, keepdims=True), family.shape)
             terms.append((family, together, choices, family))
-            alone = n - family.sum(axis=0)
-            alone = np.where(alone > ROUNDING * n, alone, 0.0)
+            alone = np.maximum(left(n, family.sum(axis=0)), 0.0)
         terms.append((n, known, choices, alone))
     if with_prior:
         n_c = cells.values.class_counts.astype(np.float64)

@@ -98,7 +98,8 @@ def less_known(of_class: JointMoments, y: Ints, x: Floats, gone: Floats) -> Grou
         count, mean = count * both, np.where(both, mean, 0.0)
     row = JointMoments(count, mean, np.zeros_like(mean), nothing)
     own = JointMoments(*(part[y] for part in of_class.arrays()))
-    left, before = known_moments(own.without(row)), known_moments(of_class).scatter
+    alone = without(own.count, row.count)
+    left, before = known_moments(own.without(row, alone)), known_moments(of_class).scatter
     # What rounding leaves of the scatter of one row is none.
     kept = (diagonal(left.scatter) > ROUNDING * diagonal(before)[y]) & (left.n > 0)
     scatter = np.where(kept[:, :, None] & kept[:, None, :], left.scatter, 0.0)
