@@ -289,7 +289,7 @@ class Encoder:
             if part is None or held:
                 kind = needed_type(columns, feature.name)
             else:
-                part.check(needed_type(columns, part.column))
+                part.check(needed_type(columns, part.column), applying=True)
                 kind = part.type
             if feature.cuts is not None or feature.values is None:
                 check_number(feature.name, kind)
