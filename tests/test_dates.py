@@ -585,6 +585,24 @@ def test_predict__of_dates_has_no_hour_to_tell() -> None:
     np.testing.assert_array_equal(model.predict_proba(days), model.predict_proba(rows))
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()], ids=str)
+def test_learning__dates_after_timestamps_are_their_midnight(
+    kind: pa.DataType, tmp_path: Path
+) -> None:
+    """As they are where both are read together; what was learned is not applied to them."""
+    rows, dates = table(200, zone=None), {"when": PARTS["timestamp"]}
+    days = rows.set_column(0, "when", rows["when"].cast(pa.date32()).cast(kind))
+    both = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    pq.write_table(rows, both[0])
+    pq.write_table(days, both[1])
+    whole, some = (fb.count(source, "y", dates=dates) for source in (both, rows))
+    assert (some + fb.count(both[1], "y", schema=some)).allclose(whole)
+    model = fb.NaiveBayes(dates=dates).fit(rows, "y").partial_fit(days, "y")
+    assert model.statistics_.allclose(whole)
+    with pytest.raises(SchemaError, match="which has no hour"):
+        model.predict(days.drop_columns("y"))
+
+
 def test_schema__in_a_file() -> None:
     schema = fb.count(table(50), "y", dates={"when": PARTS["timestamp"]}).schema
     assert unpacked(*packed(schema)) == schema

@@ -817,6 +817,14 @@ def test_later_batches__of_a_type_that_does_not_fit() -> None:
         count(stream({"x": pa.nulls(1), **labels}, {"x": ["p"], **labels}, {"x": [1], **labels}))
 
 
+@pytest.mark.parametrize("values", [["p"], [1], [0.5], [True]], ids=str)
+def test_later_batches__of_a_category_that_had_no_values(values: list[Any]) -> None:
+    parts = [{"x": column, "y": ["a"]} for column in (pa.nulls(1), values)]
+    found = count(stream(*parts), categorical=["x"])
+    assert found == count(stream(*parts[::-1]), categorical=["x"])
+    assert domain(found) == values
+
+
 def test_applying__types_are_compared_with_those_of_the_fit() -> None:
     table = pa.table({"s": ["p"], "b": [True], "i": [1], "y": ["a"]})
     schema = count(table, categorical=["i"]).schema
@@ -839,6 +847,14 @@ def test_applying__text_where_a_column_had_no_values(n: int, encoded: bool) -> N
     missing = {"f": pa.nulls(n), "g": ["p"] * n}
     found = model.predict_proba(pa.table(rows))
     assert np.array_equal(found, model.predict_proba(pa.table(missing)))
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.string(), pa.int64()], ids=str)
+def test_applying__a_category_that_had_no_values_may_be_anything(kind: pa.DataType) -> None:
+    rows = {"f": pa.nulls(2, kind), "g": ["p", "q"], "y": ["a", "b"]}
+    model = fb.NaiveBayes(categorical=["f"]).fit(pa.table(rows), "y")
+    for values in ([1, 2], [0.5, 1.5], ["u", "v"], [True, False]):
+        assert model.predict({"f": values, "g": ["p", "q"]}).tolist() == ["a", "b"]
 
 
 def test_applying__dates_where_a_column_had_no_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,98 @@ def test_update__a_column_without_values_at_first_is_what_it_is_said_to_be(tmp_p
         found = fb.count(tmp_path, "y", update=some, categorical=said)
         assert found == fb.count(tmp_path, "y", categorical=said)
         assert [feature.kind for feature in found.schema.features] == ["categorical"]
+
+
+@pytest.mark.parametrize(
+    ("options", "again"),
+    [
+        ({"categorical": ["x"]}, {}),
+        ({"categorical": ["x"]}, {"categorical": ["x"]}),
+        ({"categorical": "x*", "pairs": True}, {"pairs": True}),
+        ({"numeric": "mdl"}, {"numeric": "mdl"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_update__a_column_without_values_at_first_is_what_it_was_said_to_be(
+    tmp_path: Path, options: dict[str, Any], again: dict[str, Any], kind: str
+) -> None:
+    write = pq.write_table if kind == "parquet" else pyarrow.csv.write_csv
+    first, later = (tmp_path / f"{i}.{kind}" for i in range(2))
+    write(pa.table({"x": pa.nulls(40), "y": ["p", "q"] * 20}), first)
+    write(pa.table({"x": [7, 8] * 20, "y": ["p", "q"] * 20}), later)
+    some, whole = fb.count(first, "y", **options), fb.count(tmp_path, "y", **options)
+    assert whole.schema.features[0].size == 2
+    assert fb.count(tmp_path, "y", update=some, **again) == whole
+    assert fb.merge([some, fb.count(later, "y", schema=some, **again)]) == whole
+    out = tmp_path / "s.fbs"
+    some.save(out)
+    flags = {
+        "pairs": ["--pairs"],
+        "numeric": ["--numeric", "mdl"],
+        "categorical": ["--categorical", "x"],
+    }
+    said = [word for name in again for word in flags[name]]
+    run("count", tmp_path, "--target", "y", *said, "--update", "-o", out)
+    assert fb.Statistics.load(out) == whole
+    unsaid = fb.count(first, "y", pairs="pairs" in again)
+    assert fb.count(tmp_path, "y", update=unsaid, **options) == whole
+
+
+def test_merge__a_category_without_values_is_no_number() -> None:
+    some = fb.count({"x": [None, None], "y": ["p", "q"]}, "y", categorical=["x"])
+    numbers = {"x": [0.5, 1.5], "y": ["p", "q"]}
+    with pytest.raises(fb.SchemaError, match="column 'x' is categorical in one and numeric in the"):
+        some + fb.count(numbers, "y")
+    assert (some + fb.count(numbers, "y", schema=some)).schema.features[0].size == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"cells": True}, {"cells": ["z"]}, {"cell_scatter": True}, {"families": [("z", "x")]}],
+    ids=str,
+)
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_update__joint_values_are_of_the_same_columns_where_one_has_no_values(
+    options: dict[str, Any], order: tuple[int, int]
+) -> None:
+    """Places of columns among the categorical ones are others then."""
+    rows = pa.table({"x": np.arange(8.0), "z": [*"uvwuuvwu"], "y": ["p", "q"] * 4})
+    days = [rows.set_column(0, "x", pa.nulls(8)), rows]
+    whole = fb.count(pa.concat_tables(days, promote_options="default"), "y", **options)
+    total = None
+    for i in order:
+        given = options if total is None else {}
+        total = fb.count(days[i], "y", update=total, batch=str(i), **given)
+    assert total is not None
+    assert total.allclose(whole)
+
+
+@pytest.mark.parametrize("columns", [["k", "y"], ["v", "y"], ["t", "y"], ["b", "y"], ["k", "t"]])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_schema__text_files_are_read_with_its_types(
+    tmp_path: Path, columns: list[str], kind: str
+) -> None:
+    """The last column is the class; texts look like numbers."""
+    rows = pa.table(
+        {
+            "k": [1, 2, 1, 2, 3, 1],
+            "v": [1.0, 2.0, 1.0, 2.0, 3.0, 1.0],
+            "t": [*"010101"],
+            "b": [True, False] * 3,
+            "y": ["n", "y"] * 3,
+        }
+    ).select(columns)
+    path, target = tmp_path / f"rows.{kind}", columns[-1]
+    if kind == "csv":
+        pyarrow.csv.write_csv(rows, path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
+    categorical = [columns[0]] if columns[0] in "kvt" else None
+    day = fb.count(rows, target, categorical=categorical)
+    again = fb.count(path, target, schema=day, categorical=categorical)
+    assert again == day
+    assert (day + again).n_rows == 12
 
 
 def test_update__of_weights_or_folds_does_not_go_on_without_them(lake: Path) -> None:
@@ -338,6 +431,9 @@ def test_update__refusals_say_what_to_do(lake: Path) -> None:
             fb.count(lake, "y", update=whole, **{name: value})
     with pytest.raises(ValueError, match=r"columns=.*leave it out"):
         fb.count(lake, "y", update=whole, columns=["a"])
+    for option, how in (("sample_weight", {"update": whole}), ("folds", {"schema": whole})):
+        with pytest.raises(ValueError, match=f"{option}='k': .* is a feature; name another"):
+            fb.count(lake, "y", **{option: "k"}, **how)
     with pytest.raises(ValueError, match=r"target='a': .* have the target 'y'"):
         fb.count(lake, "a", update=whole)
     rows = rows_of_day(0)

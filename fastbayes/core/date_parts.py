@@ -75,10 +75,11 @@ class DatePart:
         """Return whether both are the same of a column, dates or timestamps."""
         return other is not None and self == replace(other, held=self.held)
 
-    def check(self, kind: pa.DataType) -> None:
+    def check(self, kind: pa.DataType, *, applying: bool = False) -> None:
         """Raise SchemaError where a column of this type does not have the part.
 
-        Of dates there is no hour: midnight would be made up.
+        To learn from, a date is its midnight, as where files of dates and of timestamps are read
+        together. While `applying` what was learned there is no hour of dates: it would be made up.
         """
         held, zone = holds(kind), zone_of(kind)
         if t.is_null(decoded(kind)):
@@ -90,7 +91,7 @@ class DatePart:
             raise SchemaError(
                 f"column {self.column!r} held {was} at fit and is {kind} now; cast it to that"
             )
-        if self.part not in PARTS[held]:
+        if applying and self.part not in PARTS[held]:
             raise SchemaError(
                 f"column {self.column!r} held {self.held}s at fit and is {kind} now, which has no "
                 f"{self.part}; give it as {self.held}s, or null where they are not known"

@@ -522,6 +522,8 @@ def closed_book(
 
     Raises SchemaError when the column was of another type when it was learned.
     """
+    if not len(values):
+        values = pa.nulls(0)  # which go with any type
     if pa.types.is_temporal(decoded(kind)):  # as which none is learned
         void = pa.types.is_null(values.type)
         was = "had no values" if void else f"was {values.type}"

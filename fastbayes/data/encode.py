@@ -244,7 +244,10 @@ class Encoder:
                 features.append(binned(Feature.binned(name, cuts[name], part)))
             elif chosen_by_user or default_kind(name, kind) == "categorical":
                 book = open_book(name, kind, listed.get(name), blanks)
-                feature = Feature(name, "categorical", None, name in listed, None, part)
+                # A column without values that is said to be one of categories is not void.
+                said = name in forced and name not in listed and pa.types.is_null(kind)
+                none = pa.array([], pa.string()) if said else None
+                feature = Feature(name, "categorical", none, name in listed, None, part)
                 features.append((feature, book))
             else:
                 features.append((Feature(name, "numeric", part=part), None))
@@ -289,7 +292,7 @@ class Encoder:
             if part is None or held:
                 kind = needed_type(columns, feature.name)
             else:
-                part.check(needed_type(columns, part.column))
+                part.check(needed_type(columns, part.column), applying=True)
                 kind = part.type
             if feature.cuts is not None or feature.values is None:
                 check_number(feature.name, kind)
@@ -334,10 +337,7 @@ class Encoder:
 
     def schema(self) -> Schema:
         """Return the schema as known by now; domains are in order of appearance, not sorted."""
-        features = tuple(
-            feature if book is None else feature.with_values(book.values())
-            for feature, book in self.features
-        )
+        features = tuple(f if book is None else _with_met(f, book) for f, book in self.features)
         none = pa.array([None], pa.null())
         classes = none if self.target is None else self.target.values()
         return replace(self.template, features=features, classes=classes)
@@ -874,6 +874,12 @@ def _with_parts(names: Sequence[str], parts: Mapping[str, Sequence[DatePart]]) -
             "one of both out with `exclude`, or name other parts in `dates`"
         )
     return found
+
+
+def _with_met(feature: Feature, book: Book) -> Feature:
+    """Return a categorical feature with the values that its book has met."""
+    met = feature.with_values(book.values())
+    return feature if met.void and feature.values is not None else met
 
 
 def binned(feature: Feature) -> tuple[Feature, BinBook | None]:

@@ -160,9 +160,10 @@ def count(
     statistics
         Names of further statistics to count, of those that are registered.
     schema
-        Statistics whose columns, declared values, cut points and treatment of missing values to
-        take, so that what is counted adds to them and to all that were counted so. Options that
-        say the same may be given again.
+        Statistics whose columns, types in text files, declared values, cut points and treatment of
+        missing values to take, so that what is counted adds to them and to all that were counted
+        so. Options that say the same may be given again. Of a column without values they know at
+        most that it is categorical: `numeric` says once more how its numbers are described.
     update
         Statistics of some of the files: those files that are new are counted in the same way and
         added. They are recognised by `Statistics.ledger`: files with the same bytes are copies,
@@ -241,8 +242,9 @@ def count(
     }
     known = schema if updating.known is None else updating.known
     if known is not None:
-        set_apart = [str(name) for name in (target, sample_weight, folds) if is_name(name)]
-        as_before = options_of(known.schema, target, as_before, set_apart)
+        beside = {"sample_weight": sample_weight, "folds": folds}
+        columns_apart = {option: str(name) for option, name in beside.items() if is_name(name)}
+        as_before = options_of(known.schema, target, as_before, columns_apart)
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
     discretize = as_before.pop("discretize")
@@ -311,10 +313,11 @@ def count(
         kept = None
         if keeper is not None:
             kept = keeper.counts((*job, asked.identity, _identity(encoder.schema())))
+        books = [feature.name for feature, book in encoder.features if book is not None]
         stats = engine.scan(
             opened,
             encoder,
-            asked.options(encoder) if updating.known is None else parts_of(updating.known),
+            asked.options(books) if updating.known is None else parts_of(updating.known, books),
             **how,
             checkpoint=kept,
             folds=apart,
@@ -353,9 +356,8 @@ class Asked(NamedTuple):
         """What tells it from other wishes."""
         return *self.names, self.groups, self.cells
 
-    def options(self, encoder: Encoder) -> dict[str, dict[str, Any]]:
-        """Return the options of each statistic, in the columns of an encoder."""
-        books = [feature.name for feature, book in encoder.features if book is not None]
+    def options(self, books: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the options of each statistic; `books` are the categorical columns."""
         options: dict[str, dict[str, Any]] = {}
         if self.groups is not None:
             options["families"] = {"families": numbered(self.groups, books)}

@@ -212,16 +212,18 @@ def opened_to_learn(
     exclude: Picks = None,
     dates: Mapping[str, Any] | None = None,
     null_values: Sequence[str] | None = None,
+    types: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     threads: int | None = None,
     on_error: OnError | None = None,
     as_parts: bool = True,
     named: Sequence[str] = (),
 ) -> Opened:
-    """Open rows to be learned from; parameters as in `count`, and `on_error` of `open_source`.
+    """Open rows to be learned from; parameters as in `count`, `types`, `on_error` of `open_source`.
 
-    `named` are columns of which more is said than in these parameters. Where dates and times are
-    taken `as_parts`, rows may be scanned for their span.
+    `types` are by default those that `categorical` and `domains` say; `named` are columns of which
+    more is said than in these parameters. Where dates and times are taken `as_parts`, rows may be
+    scanned for their span.
     """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
@@ -232,7 +234,7 @@ def opened_to_learn(
         columns=columns,
         exclude=exclude,
         null_values=null_values,
-        types=as_given(categorical, domains),
+        types=as_given(categorical, domains) if types is None else types,
         filesystem=filesystem,
         on_error=on_error,
         named=[*named_in(categorical, domains, dates), *named],
