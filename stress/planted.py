@@ -94,7 +94,7 @@ FAULTS = [
           "pool.submit(copy_context().run, function, *arguments)\n    except ZeroDivisionError:"),
     Fault("memory that is kept for ever", "leaks", "core/threads.py",
           "    if threads is None:\n        return default_threads()\n",
-          "    _pools[-1, len(_pools)] = np.ones(1000)\n"
+          "    _local.__dict__.setdefault('kept', []).append(bytes(8000))\n"
           "    if threads is None:\n        return default_threads()\n"),
 ]  # fmt: skip
 

@@ -21,7 +21,7 @@ from making import cells, cells_of, known
 import fastbayes as fb
 from fastbayes.core.date_parts import holds
 from fastbayes.core.errors import DataError, SchemaError
-from fastbayes.data import columns
+from fastbayes.data import columns, lent_memory
 from fastbayes.data.columns import Codebook
 from fastbayes.data.encode import Encoder, Place
 from fastbayes.kernels import dispatch
@@ -251,6 +251,22 @@ def test_text__codebook_of_several_threads_and_back_ends() -> None:
     assert len(values) == len(book) == len({*values})
     for block, codes in zip(blocks, found, strict=True):
         assert [values[code] for code in codes] == block.to_pylist()
+
+
+def test_codes_lie_in_memory_that_is_free_once_nobody_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a thread that goes on, too: it would keep as much as its widest block took."""
+    lent: dict[int, int] = {}
+    monkeypatch.setattr(lent_memory, "_LENT", lent)
+    column = pa.array(["p", "q"] * 5000).dictionary_encode()
+    rows = pa.record_batch({f"x{i}": column for i in range(10)})
+    encoder = Encoder.learning(rows.schema, None)
+    encoded = encoder.encode(rows, Place("", 0))
+    (codes,) = encoded.batch.codes
+    assert sum(lent.values()) >= codes.codes.nbytes == 100_000
+    del encoded, codes
+    assert not lent
 
 
 def looked_up(monkeypatch: pytest.MonkeyPatch, chunks: list[pa.Array]) -> int:

@@ -506,6 +506,46 @@ def test_pools__a_scan_inside_a_worker_of_the_same_pool(table: pa.Table) -> None
     assert all(hurried(lambda: list(in_order(inside, [2] * 6, 2))))
 
 
+def test_pools__all_workers_share_work_out_again() -> None:
+    """None of them is left to do the work that they all wait for."""
+    both = threading.Barrier(2)
+
+    def inside(i: int) -> list[str]:
+        both.wait(PATIENCE)
+        return list(in_order(str, range(3), 2))
+
+    assert hurried(lambda: list(in_order(inside, range(4), 2))) == [["0", "1", "2"]] * 4
+
+
+def workers() -> int:
+    """Count the threads of all pools."""
+    return sum(thread.name.startswith("fastbayes") for thread in threading.enumerate())
+
+
+def wait_for_workers(most: int) -> None:
+    """Wait until there are so many threads at most: those that nobody uses take a moment to end."""
+    end = time.monotonic() + PATIENCE
+    while workers() > most and time.monotonic() < end:
+        time.sleep(0.01)
+    assert workers() <= most
+
+
+def test_pools__those_that_nobody_uses_end() -> None:
+    for threads in (7, 2, 5, 3):
+        assert list(in_order(str, range(40), threads)) == [str(i) for i in range(40)]
+    wait_for_workers(3)
+
+
+def test_pools__one_that_works_goes_on_while_another_is_asked_for() -> None:
+    results = in_order(str, range(40), 4)
+    found = [next(results)]
+    for threads in (2, 3):
+        assert list(in_order(str, range(9), threads)) == list("012345678")
+    found += results
+    assert found == [str(i) for i in range(40)]
+    wait_for_workers(3)
+
+
 def test_pools__a_stream_that_counts_while_it_is_read(table: pa.Table) -> None:
     small = table.slice(0, 1000)
 

@@ -454,3 +454,17 @@ def test_a_copy_of_a_program_scores_as_the_program(
     assert set(by_copies) <= {1}
     if name in ("naive", "two classes", "unsmoothed", "logistic"):
         assert by_copies
+
+
+@pytest.mark.compiled
+def test_memory_of_threads_is_kept_within_bounds_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many threads there were."""
+    from fastbayes.kernels.compiled.reading import repeat
+
+    kept: list[np.ndarray] = []
+    monkeypatch.setattr(repeat, "_kept", kept)
+    monkeypatch.setattr(repeat, "KEPT_BYTES", 1000)
+    repeat._keep([np.empty(size, np.uint8) for size in (400, 700, 500, 400)])
+    assert [len(memory) for memory in kept] == [400, 500]
+    repeat._keep([np.empty(400, np.uint8)])
+    assert sum(map(len, kept)) <= 1000

@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from itertools import chain, islice
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from fastbayes.core.numbers import check_whole
 
@@ -19,7 +20,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _local = threading.local()
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+# Pools that work, by their threads, and the one asked for last: threads that wait for work keep
+# memory, so those of other pools end once nobody uses them.
+_pools: WeakValueDictionary[int, ThreadPoolExecutor] = WeakValueDictionary()
+_last: ThreadPoolExecutor | None = None
 _pools_lock = threading.Lock()
 
 
@@ -65,10 +69,10 @@ def resolved_threads(threads: int | None) -> int:
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
-    # A pool inherited through fork has no threads in the child: key it by process.
-    key = (os.getpid(), threads)
+    global _last
     with _pools_lock:
-        if key not in _pools:
+        pool = _pools.get(threads)
+        if pool is None:
             pool = ThreadPoolExecutor(
                 threads, "fastbayes", initializer=lambda: setattr(_local, "worker", True)
             )
@@ -79,8 +83,9 @@ def _pool(threads: int) -> ThreadPoolExecutor:
             with suppress(RuntimeError):  # no thread can begin any more
                 first.start()
                 first.join()
-            _pools[key] = pool
-        return _pools[key]
+            _pools[threads] = pool
+        _last = pool
+        return pool
 
 
 def submitted(pool: Executor, function: Callable[..., U], *arguments: Any) -> Future[U]:
@@ -122,10 +127,10 @@ def together(own: Callable[[], object], others: Callable[[], U], threads: int) -
 
 
 def _after_fork() -> None:
-    # A child forked while another thread held the lock would wait for ever.
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    _pools.clear()
+    # A pool inherited through fork has no threads in the child, and a child forked while another
+    # thread held the lock would wait for ever.
+    global _pools, _last, _pools_lock
+    _pools, _last, _pools_lock = WeakValueDictionary(), None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -150,6 +155,8 @@ def in_order(
     where nothing is waited for.
     """
     items = iter(items)
+    if getattr(_local, "worker", False):
+        threads = 1  # workers that all waited for work of their own pool would wait for ever
     begun = [] if threads == 1 else list(islice(items, 2))
     if threads == 1 or len(begun) == 1:
         yield from map(function, chain(begun, items))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +35,7 @@ from fastbayes.data.columns import (
 )
 from fastbayes.data.dates import DateParts
 from fastbayes.data.decoded_rows import DecodedRows, is_indices
+from fastbayes.data.lent_memory import lend
 from fastbayes.data.pieces import Column, Pieces
 from fastbayes.data.segments import LateNumbers, Place, Rows, Source, one_batch
 from fastbayes.kernels import dispatch
@@ -50,7 +50,7 @@ Book = Codebook | BinBook
 class Encoded(NamedTuple):
     """A batch and what could not be encoded.
 
-    The codes are good until the same thread encodes again; who keeps them longer copies them.
+    The codes are good until the next block is encoded; who keeps them longer copies them.
     """
 
     batch: Batch
@@ -560,7 +560,7 @@ def has_gaps(
 
 
 class LookedUp:
-    """Rows whose values have codes, which are written block by block into the thread's memory.
+    """Rows whose values have codes, which are written block by block into memory that is lent.
 
     Attributes
     ----------
@@ -790,7 +790,7 @@ class LookedUp:
         extra = self.missing.astype(np.int64) if self._extra is None else self._extra
         widths = np.array([code_width(size + 2) for size in sizes.tolist()], np.int64)
         wide = 0 if late is None else np.dtype(late.kind).itemsize
-        memory = _memory(n * (int(widths.sum()) + wide))
+        memory = lend(n * (int(widths.sum()) + wide))
         groups, bins, rows = [], [], []
         integers: list[tuple[IntegerColumn, list[Translation]]] = []
         names = []
@@ -895,19 +895,3 @@ def filtered(rows: Rows, keep: NDArray[np.bool_]) -> Rows:
             text = field.with_type(pa.string())
             rows = rows.set_column(i, text, rows.column(i).cast(pa.string()))
     return rows.filter(pa.array(keep))
-
-
-_local = threading.local()
-# A thread keeps its memory of codes from block to block up to this size: memory asked for anew
-# is cleared by the system first, which takes longer than writing the codes.
-KEPT_BYTES = 1 << 26
-
-
-def _memory(size: int) -> NDArray[np.uint8]:
-    """Return memory to write codes into, that of the thread's last ones."""
-    if size > KEPT_BYTES:
-        return np.empty(size, np.uint8)
-    kept: NDArray[np.uint8] | None = getattr(_local, "codes", None)
-    if kept is None or len(kept) < size:
-        kept = _local.codes = np.empty(size, np.uint8)
-    return kept[:size]

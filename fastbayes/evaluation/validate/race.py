@@ -254,7 +254,7 @@ class Race:
                     trial.scores.append(scored[1])
 
     def _keep(self, block: ScoredBlock) -> None:
-        """Keep a block, its codes, which the thread overwrites, as a copy."""
+        """Keep a block, its codes, which the next block overwrites, as a copy."""
         parts = [p._replace(batch=taken(p.batch, np.arange(p.batch.n_rows))) for p in block.parts]
         self._blocks.append(ScoredBlock(block.n_rows, parts))
         self._weights.append(block.weights())

@@ -45,8 +45,8 @@ SIGNATURES = {
 
 # What begins a cache line stays so in a copy.
 LINE = 64
-# Memory of copies is kept up to this size: fresh memory would cost a page fault every 4 KiB.
-KEPT_BYTES = 1 << 24
+# So many bytes of copies are kept in all: fresh memory would cost a page fault every 4 KiB.
+KEPT_BYTES = 1 << 26
 
 _compiled: dict[tuple[Any, ...], int] = {}
 _place = pointer_to(types.int64)
@@ -300,7 +300,7 @@ class RepeatedCalls:
         copies = [c for c in together(self.run, run_copy, threads) if c is not None]
         where = np.array([address_of(memory) for memory in copies], np.int64)
         add_sums(readonly(where), own.sums)
-        _kept.extend(memory for memory in copies if len(memory) <= KEPT_BYTES)
+        _keep(copies)
 
 
 class CopyLayout(NamedTuple):
@@ -359,6 +359,13 @@ def _taken(size: int) -> NDArray[np.uint8]:
         if len(memory) >= size:
             return memory
     return _at_line(np.empty(size + LINE, np.uint8))
+
+
+def _keep(copies: Sequence[NDArray[np.uint8]]) -> None:
+    """Keep memory for later, as far as there is room for it."""
+    for memory in copies:
+        if sum(map(len, _kept)) + len(memory) <= KEPT_BYTES:
+            _kept.append(memory)
 
 
 def _at_line(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
