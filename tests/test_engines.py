@@ -213,6 +213,27 @@ def test_logistic_regression__of_many_coefficients(
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=1e-5, atol=1e-6)
 
 
+def test_logistic_regression__has_the_same_bits_whatever_the_limit(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for i in range(3):
+        text, y = random.integers(0, 60, 2_000), random.integers(0, 2, 2_000)
+        table = pa.table({"text": text.astype(str), "x": random.normal(size=2_000) + y, "y": y})
+        pq.write_table(table, tmp_path / f"{i}.parquet")
+
+    def fitted(limit: int | None) -> Any:
+        return fb.LogisticRegression(memory_limit=limit).fit(Paths(tmp_path, shipped, 3), "y")
+
+    free = fitted(None)
+    # The coefficients are a dozen times there, their second derivatives four times.
+    size = free.coef_.size + free.intercept_.size
+    need = 12 * 8 * size + 4 * 8 * size**2
+    tight = fitted(need)
+    np.testing.assert_array_equal(tight.coef_, free.coef_)
+    np.testing.assert_array_equal(tight.trace_, free.trace_)
+    with pytest.raises(fb.MemoryLimitError, match=r"coefficients need .* or raise memory_limit"):
+        fitted(need - 1)
+
+
 def test_loss_gradient__adds_up(folder: Path) -> None:
     model = fb.LogisticRegression().fit(folder, "y")
     here = model.loss_gradient(folder, "y")

@@ -420,7 +420,39 @@ def test_memory_limit__counts_each_size_by_itself(mixed: pa.Table, caplog: Any) 
     with caplog.at_level("INFO", logger="fastbayes"):
         tight = learning_curve("tan", table, "y", sizes, 1, **told, memory_limit=6_000)
     assert "each size is counted by itself" in caplog.text
-    np.testing.assert_allclose(tight.log_loss, free.log_loss, rtol=1e-12)
+    np.testing.assert_array_equal(tight.log_loss, free.log_loss)
+
+
+def test_memory_limit__changes_no_bit_or_refuses(mixed: pa.Table) -> None:
+    # Sums of numbers are those of increments, whatever else is counted.
+    free = learning_curve(["naive-bayes", "tan"], mixed, "y", [100, 400], 2, threads=1)
+    refused = set()
+    for limit in range(1_000, 11_000, 500):
+        try:
+            tight = learning_curve(
+                *(["naive-bayes", "tan"], mixed, "y", [100, 400], 2),
+                threads=1,
+                memory_limit=limit,
+            )
+        except fb.MemoryLimitError:
+            refused.add("all")
+            continue
+        refused |= tight.reasons.keys()
+        for m, name in enumerate(tight.models):
+            if name not in tight.reasons:
+                np.testing.assert_array_equal(tight.log_loss[m], free.log_loss[m])
+    assert refused >= {"all", "tan"}
+    assert name not in tight.reasons  # the last limit is enough
+
+
+def test_memory_limit__that_no_model_keeps_is_told_as_such(mixed: pa.Table) -> None:
+    least = 1_000
+    while True:  # what the domains alone need is refused before
+        with pytest.raises(fb.MemoryLimitError) as raised:
+            learning_curve("naive-bayes", mixed, "y", [100], 1, threads=1, memory_limit=least)
+        if "no model can be fitted" in str(raised.value):
+            break
+        least += 1_000
 
 
 def test_memory_limit__models_are_scored_before_the_next_are_fitted(

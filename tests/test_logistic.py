@@ -264,6 +264,14 @@ def test_many_values():
         LR(memory_limit=100_000).fit(table, "y")
 
 
+def test_coefficients_of_numbers_that_do_not_fit():
+    random = np.random.default_rng(0)
+    table = pa.table({f"x{j}": random.normal(size=100) for j in range(40)})
+    table = table.append_column("y", pa.array(random.integers(0, 3, 100)))
+    with pytest.raises(MemoryLimitError, match=r"123 coefficients need .* numeric columns"):
+        LR(memory_limit=11_800, threads=1).fit(table, "y")
+
+
 def test_one_class_only():
     with pytest.warns(FastBayesWarning, match="only one class"):
         model = LR().fit({"a": ["p", "q"], "x": [1.0, 2.0], "y": ["n", "n"]}, "y")

@@ -145,6 +145,31 @@ def test_rows_read_again_and_again_change_no_bit(k: int, tmp_path: Path) -> None
     assert bits(kept) == bits(scanned) == bits(less)
 
 
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_samples_of_rows_are_the_same_whatever_the_room(weight: str | None, tmp_path: Path) -> None:
+    # So many coefficients that the larger sample has more rows than the least.
+    rng = np.random.default_rng(0)
+    n = 160_000
+    a = rng.integers(0, 300, n)
+    y = (rng.normal(size=300)[a] + rng.logistic(size=n) > 0).astype(int)
+    table = pa.table({"a": a.astype(str), "z": rng.normal(size=n) + y, "w": rng.random(n), "y": y})
+    table = table if weight else table.drop_columns(["w"])
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
+    # All is kept; rows are not; the larger sample is not either; nor the smaller one.
+    limits = [None, 4_000_000, 2_000_000, 300_000]
+    models = [
+        fitted(tmp_path / "t.parquet", sample_weight=weight, memory_limit=m, threads=2)
+        for m in limits
+    ]
+    assert (models[0].trace_[:, 0] < 1).any()
+    assert len({bits(model) for model in models}) == 1
+
+
+def test_few_rows_read_again_and_again_change_no_bit(table: pa.Table) -> None:
+    table = table.drop_columns(["w"])
+    assert bits(fitted(table)) == bits(fitted(table, memory_limit=20_000))
+
+
 def test_many_rows_reach_the_tolerance() -> None:
     table = large(2)
     model = fitted(table)

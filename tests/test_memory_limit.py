@@ -283,6 +283,17 @@ def test_counts_that_the_schema_shows_not_to_fit(call: Any, what: str, many_colu
         call(many_columns, 500_000_000)
 
 
+def test_text_that_does_not_fit__has_the_remedy_of_its_format(tmp_path: Path) -> None:
+    table = numbers(200_000, 4)
+    csv.write_csv(table, tmp_path / "t.csv")
+    pq.write_table(table, tmp_path / "t.parquet")
+    # Blocks of text hold every column: to read fewer would not help.
+    for columns in (None, ["x0"]):
+        with pytest.raises(MemoryLimitError, match=r"limit=50,000,000: write .* as Parquet"):
+            fb.count(tmp_path / "t.csv", "y", columns=columns, memory_limit=50_000_000)
+    fb.count(tmp_path / "t.parquet", "y", memory_limit=50_000_000)
+
+
 def test_reading_that_the_footer_shows_not_to_fit(tmp_path: Path) -> None:
     wide, rows = numbers(1, 3000).schema, 20_000
     path = tmp_path / "t.parquet"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -100,6 +102,14 @@ def test_a_sample_is_spread(n, step):
     # One in each stretch, but perhaps in the last.
     assert n // step <= len(rows) <= -(-n // step)
     np.testing.assert_array_equal(rows // step, np.arange(len(rows)))
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.integers(1, 200))
+@settings(max_examples=30, deadline=None)
+def test_samples_of_parts_are_that_of_all(sizes, step):
+    ends = np.cumsum([0, *sizes])
+    parts = [a + spread(b - a, step, before=a) for a, b in pairwise(ends.tolist())]
+    np.testing.assert_array_equal(np.concatenate(parts), spread(int(ends[-1]), step))
 
 
 def test_a_sample_follows_no_period():

@@ -149,6 +149,8 @@ class FileReader(ABC):
     rows_of_piece: int = 0
     # Parts of it that may be read apart from the others.
     n_parts: int = 1
+    # What to do for reading to take less memory, as an error says it.
+    takes_less: ClassVar[str] = "read fewer with `columns`"
 
     @abstractmethod
     def pieces(
@@ -469,6 +471,11 @@ class FileSource(Source):
             if alike > 1:  # a thread each
                 held = max(held, threads * reader.held(columns, 1, self.batch_bytes))
         return held
+
+    @property
+    def takes_less(self) -> str:
+        """What to do for reading the first file to take less memory, as an error says it."""
+        return self._readers[0].takes_less
 
     def rows_of_segment(self) -> int:
         """Return about how many rows the largest segment has, by the first file."""
@@ -794,6 +801,7 @@ class ParquetReader(FileReader):
     """
 
     many_blocks = True
+    takes_less = "read fewer with `columns`, write files with smaller row groups"
     # Row groups of all files together, and of those before this one.
     groups_in_all = groups_before = 0
 

@@ -200,6 +200,8 @@ def _close_all(processes: list[_OrcProcess]) -> None:
 class OrcReader(FileReader):
     """ORC file, stripe by stripe."""
 
+    takes_less = "read fewer with `columns`, write files with smaller stripes"
+
     def __init__(self, file: DataFile, processes: _OrcProcesses) -> None:
         self.file = file
         self._processes = processes

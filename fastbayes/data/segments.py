@@ -311,6 +311,11 @@ class Source(ABC):
         """
         return self
 
+    @property
+    def takes_less(self) -> str:
+        """What to do for reading to take less memory, as an error says it."""
+        return "read fewer with `columns`"
+
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a source of the same rows, of which so many threads decode so much at a time."""
         other = copy.copy(self)
@@ -354,6 +359,11 @@ class SourceView(Source):
         self.n_rows = source.n_rows
         self.rereadable = source.rereadable
         self.notes = source.notes
+
+    @property
+    def takes_less(self) -> str:
+        """What to do for reading to take less memory, as an error says it."""
+        return self.source.takes_less
 
     def within(self, batch_bytes: int, threads: int) -> Self:
         """Return a view of the source of which so many threads decode so much at a time."""

@@ -250,6 +250,8 @@ class TextReader(FileReader):
 
     n_rows = None
     by_rows = True
+    # Blocks of text are of one size, with which sums begin anew, and hold every column.
+    takes_less = "write the rows as Parquet, which is read in smaller pieces"
 
     def __init__(
         self, file: DataFile, cut: Cut, skip: int = 0, rejects: Rejects | None = None

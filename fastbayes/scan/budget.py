@@ -187,8 +187,8 @@ class ReadShare:
         n = len(self.source.schema)
         raise MemoryLimitError(
             f"{self.source.description}: reading {n:,} columns needs {self.held:,} bytes on one "
-            f"thread, besides what is counted, over memory_limit={limit:,}: read fewer with "
-            "`columns`, write files with smaller row groups, or raise memory_limit"
+            f"thread, besides what is counted, over memory_limit={limit:,}: "
+            f"{self.source.takes_less}, or raise memory_limit"
         )
 
 

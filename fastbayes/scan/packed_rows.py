@@ -38,6 +38,9 @@ Encoded = Callable[[], Iterable[tuple[Batch, "Floats | None"]]]
 
 logger = logging.getLogger("fastbayes")
 
+# Rows of a block of those that are packed together, wherever they were.
+SAMPLE_BLOCK = BLOCK_ROWS // 4
+
 
 def rereadable(source: Source) -> Source:
     """Return a source that can be read again: of a stream, its rows in memory."""
@@ -159,7 +162,7 @@ class PackedRows:
     threads
         That go over the rows; they never change a bit of a result.
     scan
-        Reads the rows and yields what a function returns of them, as `Reading.each` does.
+        Reads the rows and yields what a function returns of each part of them, in order.
     passes
         Times that the rows have been read.
     """
@@ -169,7 +172,7 @@ class PackedRows:
     total: float
     n_rows: int
     threads: int
-    scan: Callable[[Callable[[Any], Any]], Iterator[list[tuple[Any, int, float]]]] | None = None
+    scan: Callable[[Callable[[Any], Any]], Iterator[Any]] | None = None
     passes: float = field(default=0.0)
 
     def each(self, run: Callable[[Any], T]) -> Iterator[T]:
@@ -177,7 +180,7 @@ class PackedRows:
         self.passes += 1.0
         if self.held is None:
             assert self.scan is not None
-            return (found for parts in self.scan(run) for found, _, _ in parts)
+            return self.scan(run)
         if len(self.held) == 1:  # of few rows: what hands parts out would take as long as the pass
             return map(run, self.held)
         return in_order(run, self.held, self.threads)
@@ -327,6 +330,75 @@ class _PackedPart(NamedTuple):
     total: float
 
 
+class _Thinned:
+    """Takes rows as they come, and gives one of every so many, in blocks of one size.
+
+    every   of how many rows one is given
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every, self.seen, self.n_waiting = every, 0, 0
+        self.waiting: list[tuple[Batch, Floats]] = []
+
+    def of(
+        self, parts: Iterable[tuple[Batch, Floats | None]], *, last: bool = False
+    ) -> list[tuple[Batch, Floats]]:
+        """Return the blocks that further rows fill, and if they are the last what is left."""
+        for batch, weight in parts:
+            rows = spread(batch.n_rows, self.every, self.seen)
+            self.seen += batch.n_rows
+            if len(rows):
+                own = np.ones(len(rows)) if weight is None else weight[rows]
+                self.waiting.append((taken(batch, rows), own))
+                self.n_waiting += len(rows)
+        if not self.waiting or (self.n_waiting < SAMPLE_BLOCK and not last):
+            return []
+        batch = joined([some for some, _ in self.waiting])
+        weights = np.concatenate([own for _, own in self.waiting])
+        ends = blocks(self.n_waiting)
+        found = [(taken(batch, np.arange(a, b)), weights[a:b].copy()) for a, b in ends]
+        short = not last and found[-1][0].n_rows < SAMPLE_BLOCK
+        self.waiting = [found.pop()] if short else []
+        self.n_waiting = sum(some.n_rows for some, _ in self.waiting)
+        return found
+
+
+class _Sample(_Thinned):
+    """One of every so many of the rows that are picked, kept where they fit.
+
+    kept    the blocks, None where they are picked anew in every pass
+    weight  sum of the weights of `n_rows` rows
+    """
+
+    def __init__(self, every: int, *, fits: bool) -> None:
+        super().__init__(every)
+        self.kept: list[tuple[Batch, Floats]] | None = [] if fits else None
+        self.n_rows, self.weight = 0, 0.0
+
+    def take(self, parts: Iterable[tuple[Batch, Floats | None]], *, last: bool = False) -> None:
+        """Take further rows."""
+        for block in self.of(parts, last=last):
+            self.n_rows += block[0].n_rows
+            self.weight += float(block[1].sum())
+            if self.kept is not None:
+                self.kept.append(block)
+
+    def packed(
+        self, gradient: Any, total: float, threads: int, picks: Callable[[], Iterator[Any]]
+    ) -> PackedRows:
+        """Return the rows, their weights scaled to a total; `picks` reads them anew."""
+        scale, every = total / max(self.weight, 1e-300), self.every
+
+        def scan(run: Callable[[Any], Any]) -> Iterator[Any]:
+            thinned = _Thinned(every)
+            for parts in itertools.chain(picks(), [None]):
+                for batch, weight in thinned.of(parts or (), last=parts is None):
+                    yield run(gradient.packed(batch, weight * scale))
+
+        held = self.kept and [gradient.packed(batch, w * scale) for batch, w in self.kept]
+        return PackedRows(gradient, held, total, self.n_rows, threads, scan)
+
+
 def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[PackedRows]:
     """Read rows once; return them, and nested samples of them.
 
@@ -339,6 +411,8 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
     steps
         Of which number of rows each sample has one, descending: the sparsest comes first. None is
         taken where equal rows are taken together, nor of few.
+
+    What does not fit is read anew in every pass, to the same bits.
 
     Returns
     -------
@@ -369,33 +443,50 @@ def read_rows(reading: Reading, n_rows: int, steps: Sequence[int] = ()) -> list[
             if keep:
                 packed.append(gradient.packed(batch, weight))
             if steps:
-                rows = spread(batch.n_rows, steps[-1])
-                sample.append((taken(batch, rows), None if weight is None else weight[rows]))
+                sample.append(_one_of(steps[-1], batch, weight))
         return _PackedPart(packed, sample, n, total)
 
     held: list[Any] | None = []
-    sample: list[tuple[Batch, Floats | None]] = []
+    # They are held twice while they are packed: codes, numbers and the weight of each row.
+    each = 4 * (2 * len(reading.layout.sizes) + 8 * reading.layout.n_numeric + 8)
+    samples = [
+        _Sample(step // steps[-1], fits=n_rows // step * each <= reading.limit) for step in steps
+    ]
     n, total, size = 0, 0.0, 0
     # Workers look whether the rows still fit: those that do not are not packed in vain.
     fits = [True]
     for part in in_order(lambda p: read(p, fits[0]), reading.parts(), reading.threads):
         n, total = n + part.n_rows, total + part.total
-        sample += part.sample
+        for sample in samples:
+            sample.take(part.sample)
         size += sum(packed.nbytes for packed in part.packed)
         if held is not None:
             held += part.packed
             if size * max(1.0, n_rows / max(n, 1)) > reading.limit:
                 held, fits[0] = None, False
-    scan = None
     if held is None:
         logger.info("packed rows would take over %d bytes: they are read in every pass",
                     int(reading.limit))  # fmt: skip
 
-        def scan(run: Callable[[Any], Any]) -> Iterator[list[tuple[Any, int, float]]]:
-            return reading.each(over_packed(gradient, run))
+    def scan(run: Callable[[Any], Any]) -> Iterator[Any]:
+        parts = itertools.chain.from_iterable(reading.each(over_packed(gradient, run)))
+        return (found for found, _, _ in parts)
 
-    rows = PackedRows(gradient, held, total, n, reading.threads, scan)
-    return [*_samples(reading, gradient, sample, steps, total), rows]
+    def picks() -> Iterator[list[tuple[Batch, Floats | None]]]:
+        def one(part: Encoded) -> list[tuple[Batch, Floats | None]]:
+            return [_one_of(steps[-1], *block) for block in part()]
+
+        return in_order(one, reading.parts(), reading.threads)
+
+    for sample in samples:
+        sample.take((), last=True)
+    found = [s.packed(gradient, total, reading.threads, picks) for s in samples if s.n_rows]
+    return [*found, PackedRows(gradient, held, total, n, reading.threads, scan)]
+
+
+def _one_of(step: int, batch: Batch, weight: Floats | None) -> tuple[Batch, Floats | None]:
+    rows = spread(batch.n_rows, step)
+    return taken(batch, rows), None if weight is None else weight[rows]
 
 
 def _copied(batch: Batch, weight: Floats | None) -> tuple[Batch, Floats | None]:
@@ -413,42 +504,19 @@ def _total(batch: Batch, weight: Floats | None) -> float:
 _JITTER = np.random.default_rng(0).random(BLOCK_ROWS)
 
 
-def spread(n: int, step: int) -> NDArray[np.int64]:
-    """Return one of every `step` rows, at places that follow no period."""
-    first = np.arange(0, n, step, dtype=np.int64)
-    rows = first + (_JITTER[np.arange(len(first)) % BLOCK_ROWS] * step).astype(np.int64)
-    return rows[rows < n]
+def spread(n: int, step: int, before: int = 0) -> NDArray[np.int64]:
+    """Return one of every `step` of n rows, at places that follow no period.
 
-
-def _samples(
-    reading: Reading,
-    gradient: Any,
-    parts: list[tuple[Batch, Floats | None]],
-    steps: Sequence[int],
-    total: float,
-) -> list[PackedRows]:
-    if not parts:
-        return []
-    batch = joined([part for part, _ in parts])
-    weight = None
-    if parts[0][1] is not None:
-        weight = np.concatenate([some for _, some in parts if some is not None])
-    found = []
-    for step in steps:
-        rows = spread(batch.n_rows, step // steps[-1])
-        some = taken(batch, rows)
-        its = np.ones(len(rows)) if weight is None else weight[rows]
-        its = its * (total / max(float(its.sum()), 1e-300))
-        held = [
-            gradient.packed(taken(some, np.arange(a, b)), its[a:b]) for a, b in blocks(len(rows))
-        ]
-        found.append(PackedRows(gradient, held, total, len(rows), reading.threads))
-    return found
+    before  Rows that these come after, so that parts give what all rows do.
+    """
+    each = np.arange(before // step, -(-(before + n) // step), dtype=np.int64)
+    rows = each * step + (_JITTER[each % BLOCK_ROWS] * step).astype(np.int64) - before
+    return rows[(rows >= 0) & (rows < n)]
 
 
 def blocks(n: int) -> Iterable[tuple[int, int]]:
     """Return the ends of blocks of n rows."""
-    return itertools.pairwise([*range(0, n, BLOCK_ROWS // 4), n])
+    return itertools.pairwise([*range(0, n, SAMPLE_BLOCK), n])
 
 
 def _joint_sizes(schema: Schema) -> NDArray[np.int64] | None:

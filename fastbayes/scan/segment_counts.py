@@ -20,7 +20,7 @@ from fastbayes.scan.repeated_counts import RepeatedCounts
 from fastbayes.scan.repeated_sums import RepeatedSums
 from fastbayes.scan.row_blocks import over_blocks
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
-from fastbayes.statistics.registry import kind_of
+from fastbayes.statistics.registry import kind_of, order_free
 
 # Returns the sums that the rows of a block, from this row on, belong to.
 OwnOf = Callable[[int], GrowingStatistics]
@@ -88,7 +88,7 @@ class SegmentCounts:
         self._weighted = encoder.weight is not None
         wanted, n_numeric = budget.wanted, len(encoder.features) - len(encoder.books)
         vacuous = {name for name in wanted if kind_of(name).vacuous(n_numeric)}
-        alike = {n for n in wanted if n in vacuous or kind_of(n).order_free(self._weighted)}
+        alike = {*order_free(wanted, n_numeric, weighted=self._weighted)}
         self.shared: Wanted = {n: wanted[n] for n in wanted if n in alike and not one_by_one}
         self.own: Wanted = {n: wanted[n] for n in wanted if n not in self.shared}
         self.repeatable = crossing is None and all(

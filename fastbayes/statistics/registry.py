@@ -64,6 +64,12 @@ def with_companions(asked: Mapping[str, object]) -> list[str]:
     return [name for name in REGISTRY if name in names]
 
 
+def order_free(names: Iterable[str], n_numeric: int, *, weighted: bool) -> list[str]:
+    """Return those statistics of which the order of rows changes no bit."""
+    kinds = {name: kind_of(name) for name in names}
+    return [n for n, k in kinds.items() if k.vacuous(n_numeric) or k.order_free(weighted)]
+
+
 def wanting(names: Iterable[str], numeric_as: str) -> list[str]:
     """Return those statistics of which numeric columns are to be "bins", or "numbers"."""
     return [name for name in names if kind_of(name).numeric_as == numeric_as]

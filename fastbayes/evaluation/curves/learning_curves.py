@@ -62,6 +62,7 @@ from fastbayes.scan.opening import Opened, census_of, opened_to_learn
 from fastbayes.scan.request import Progress
 from fastbayes.scan.row_blocks import encoded_blocks
 from fastbayes.statistics.bundle import Statistics
+from fastbayes.statistics.registry import order_free
 
 # Rows kept to test on by default: a fifth, but no more than say all that is to be said.
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 100_000
@@ -128,8 +129,9 @@ def learning_curve(
     missing, columns, exclude, dates, null_values, filesystem, threads
         As in `fastbayes.count`.
     memory_limit
-        As in `fastbayes.count`. Models whose counts exceed it count every size by itself, and are
-        scored some at a time.
+        As in `fastbayes.count`. Models are scored some at a time. Those whose counts of all sizes
+        exceed it count every size by itself; but not where they add up numbers or weights, of which
+        another order would change the last digits: these are refused, as `reasons` says.
     progress
         Called with the number of rows counted since the last call, in every scan that counts.
 
@@ -143,6 +145,8 @@ def learning_curve(
     ------
     DataError
         When the data cannot be used, or no model can be fitted to them.
+    MemoryLimitError
+        When what is counted exceeds the limit, that of every model.
     SchemaError
         When the source can be read only once.
     ValueError
@@ -217,7 +221,9 @@ def learning_curve(
             figures["clipped"][m, s, r] = found.clipped / found.n
     if np.isnan(figures["log_loss"]).all():
         why = "; ".join(f"{name}: {reason}" for name, reason in laboratory.reasons.items())
-        raise DataError(f"{opened.source.description}: no model can be fitted: {why}")
+        short = why and laboratory.over_limit == laboratory.reasons.keys()
+        kind = MemoryLimitError if short else DataError
+        raise kind(f"{opened.source.description}: no model can be fitted: {why}")
     return LearningCurve(
         models=tuple(learner.name for learner in entered),
         sizes=at,
@@ -595,7 +601,8 @@ class Sample:
         )
         # The sums up to two sizes, and models of these: tables are as large as counts.
         made = 4 * max(fold.nbytes for fold in stats.folds)
-        check_models_held(stats.nbytes + made, limits["memory_limit"])
+        need = stats.nbytes + made
+        check_models_held(need, limits["memory_limit"], "counts of every size", "sizes")
         return accumulate(stats.folds)
 
 
@@ -638,6 +645,7 @@ class CurveRunner:
         # Of each model: why it could not be fitted to some size; what it had to say of a fit, and
         # of how many there was something to say.
         self.reasons: dict[str, str] = {}
+        self.over_limit: set[str] = set()  # models of which that is the memory limit
         self.cautions: dict[str, tuple[str, int]] = {}
         by_counts = [learner for learner in entered if learner.way == "counts"]
         learning = [rows.cut(learner.make()) for learner in by_counts]
@@ -686,9 +694,18 @@ class CurveRunner:
         try:
             stats = sample.counted(learning, needed, self.limits, self.progress)
         except MemoryLimitError as error:
+            if len(members) > 1:  # which may exceed it only together
+                for learner in members:
+                    yield from self._from_counts(sample, learning, [learner])
+                return
+            (learner,), encoder = members, learning()
+            n_numeric = len(encoder.features) - len(encoder.books)
+            if order_free(needed, n_numeric, weighted=encoder.weight is not None) != needed:
+                # Of each size by itself sums are made in another order: the last digits differ.
+                self._note(learner, "all sizes", error)
+                return
             logger.info("%s; each size is counted by itself", error)
-            for learner in members:
-                yield from self._from_rows(sample, self.entered.index(learner), learner)
+            yield from self._from_rows(sample, self.entered.index(learner), learner)
             return
         for s, counted in enumerate(stats):
             for learner in members:
@@ -727,6 +744,13 @@ class CurveRunner:
             if fitted is not None:
                 yield (m, s), fitted
 
+    def _note(self, learner: Learner, size: str, error: Exception) -> None:
+        """Take note of why a model cannot be fitted to a size, if it could be to those before."""
+        if learner.name not in self.reasons:
+            self.reasons[learner.name] = f"{size}: {error}"
+            if isinstance(error, MemoryLimitError):
+                self.over_limit.add(learner.name)
+
     @contextmanager
     def _noting(self, learner: Learner, s: int) -> Iterator[None]:
         """Take note of why a model cannot be fitted to a size, or of what it warns."""
@@ -737,7 +761,7 @@ class CurveRunner:
             try:
                 yield
             except (FastBayesError, ValueError) as error:
-                self.reasons.setdefault(learner.name, f"{size}: {error}")
+                self._note(learner, size, error)
         cautions = [one for one in said if issubclass(one.category, FastBayesWarning)]
         if cautions:
             first, fits = self.cautions.get(learner.name, (f"{size}: {cautions[0].message}", 0))

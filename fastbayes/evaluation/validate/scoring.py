@@ -696,16 +696,19 @@ def _cut_how(encoder: Encoder, discretize: Any) -> Iterable[Method | Cuts]:
     return methods(discretize, numeric).values()
 
 
-def check_models_held(need: int, memory_limit: int | None) -> None:
+def check_models_held(
+    need: int, memory_limit: int | None, models: str = "models without each fold", of: str = "folds"
+) -> None:
     """Raise MemoryLimitError where models without folds leave no room to score rows.
 
-    need  bytes of these and of what is held beside them
+    need    bytes of these and of what is held beside them
+    models  what they are, and what there are as many `of`, as the message says it
     """
     need += SLACK
     if memory_limit is not None and need > max(memory_limit, 2 * SLACK):
         raise MemoryLimitError(
-            f"models without each fold, and reading, need {need:,} bytes and more, over "
-            f"memory_limit={memory_limit:,}: take fewer folds, leave out columns of many values, "
+            f"{models}, and reading, need {need:,} bytes and more, over "
+            f"memory_limit={memory_limit:,}: take fewer {of}, leave out columns of many values, "
             "or raise memory_limit"
         )
 

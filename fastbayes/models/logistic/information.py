@@ -111,9 +111,9 @@ class ExpandedRows(RowsElsewhere):
     known: dict[bytes, tuple[float, Floats, Floats]] = field(default_factory=dict)
 
     @staticmethod
-    def suit(reading: Reading, size: int) -> bool:
-        """Return whether so many coefficients are few enough, and their matrices fit."""
-        return size <= MOST and 8 * size * size * (KEPT + 2) <= reading.limit
+    def need(size: int) -> int:
+        """Return the bytes of the matrices of so many coefficients, 0 where they are too many."""
+        return 8 * size * size * (KEPT + 2) if size <= MOST else 0
 
     @classmethod
     def like(cls, rows: RowsElsewhere, *, ahead: bool) -> Self:

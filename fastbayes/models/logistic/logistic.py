@@ -29,6 +29,7 @@ from fastbayes.models.estimator.model import shifted_prior
 from fastbayes.models.estimator.parameters import PACKING_LIMIT, fitted, number, parameter, whole
 from fastbayes.models.estimator.protocol import fresh
 from fastbayes.models.estimator.unavailable import of_posteriors, unavailable
+from fastbayes.models.logistic.information import ExpandedRows
 from fastbayes.models.logistic.interactions import (
     check_interactions,
     found_by_data,
@@ -48,6 +49,7 @@ from fastbayes.models.logistic.logistic_fit import (
 from fastbayes.models.logistic.wald import check_wald, observed, wald_table
 from fastbayes.scan.budget import default_limit
 from fastbayes.scan.packed_rows import Pass, Reading, rereadable
+from fastbayes.scan.request import Counter
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.loss_gradient import LossGradient
 from fastbayes.statistics.pair_counts import PairCounts
@@ -589,7 +591,10 @@ class LogisticRegression(Classifier):
             layout = layout_of(whole, pairs)
         weight = self._class_weights(whole)
         limit = default_limit() if self.memory_limit is None else int(self.memory_limit)
-        self._check_room(layout.n_rows * layout.n_outputs, schema, limit)
+        cells = layout.n_rows * layout.n_outputs
+        # By other passes than these the last digits would be others: no room decides it.
+        more = ExpandedRows.need(cells) if isinstance(scans.source, Counter) else 0
+        self._check_room(cells, more, schema, limit)
         if self.standard_errors:
             check_wald(layout, first=scans.first)
         reading = scans.reading(self, schema, layout, weight)
@@ -658,14 +663,19 @@ class LogisticRegression(Classifier):
             "in `classes` at the first partial_fit, or fit again with all rows"
         )
 
-    def _check_room(self, cells: int, schema: Schema, limit: int) -> None:
-        """Refuse coefficients that would not fit: a dozen copies are in use at a time."""
-        if (needed := 12 * 8 * cells) > limit:
-            widest = max(schema.categorical, key=lambda f: f.size)
+    def _check_room(self, cells: int, more: int, schema: Schema, limit: int) -> None:
+        """Refuse coefficients that would not fit: a dozen copies are in use at a time, and more."""
+        if (needed := 12 * 8 * cells + more) > limit:
+            widest = max(schema.categorical, key=lambda f: f.size, default=None)
+            most = "the numeric columns need the most; leave some out"
+            if widest is not None:
+                most = (
+                    f"column {widest.name!r} with {widest.size:,} values needs the most; leave it "
+                    "or its interactions out, group its values"
+                )
             raise MemoryLimitError(
                 f"{cells:,} coefficients need {needed:,} bytes, over memory_limit={limit:,}: "
-                f"column {widest.name!r} with {widest.size:,} values needs the most; leave it or "
-                "its interactions out, group its values, or raise memory_limit"
+                f"{most}, or raise memory_limit"
             )
 
     # -- reading -------------------------------------------------------------------------------

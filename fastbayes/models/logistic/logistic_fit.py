@@ -454,14 +454,13 @@ def intercepts_centred(theta: Floats, layout: Layout) -> Floats:
     return theta
 
 
-def steps_of_samples(n_rows: int, reading: Reading) -> tuple[int, ...]:
-    """Return of how many rows each sample has one, the sparsest first; none where rows are few."""
-    layout = reading.layout
+def steps_of_samples(n_rows: int, layout: Layout) -> tuple[int, ...]:
+    """Return of how many rows each sample has one, the sparsest first; none where rows are few.
+
+    No room decides it: with other samples the steps, and the last digits, would be others.
+    """
     wanted = max(SAMPLED * layout.n_rows * layout.n_outputs, LEAST_SAMPLE, n_rows // MOST_STEP)
-    # It is held three times while it is packed: codes, numbers and the weight of each row.
-    bytes_each = 2 * len(layout.sizes) + 8 * layout.n_numeric + 8
-    wanted = min(wanted, int(reading.limit / (4 * bytes_each)))
-    step = n_rows // max(wanted, LEAST_SAMPLE)
+    step = n_rows // wanted
     return (step * NESTED, step) if step >= STEP else ()
 
 
@@ -487,9 +486,9 @@ def solve(
     remember Whether rows may follow these, for which they are remembered.
     """
     layout = reading.layout
-    steps = steps_of_samples(n_rows, reading) if model.solver == "newton-cg" else ()
+    steps = steps_of_samples(n_rows, layout) if model.solver == "newton-cg" else ()
     *samples, rows = read_rows(reading, n_rows, steps)
-    if isinstance(rows, RowsElsewhere) and ExpandedRows.suit(reading, theta.size):
+    if isinstance(rows, RowsElsewhere) and ExpandedRows.need(theta.size):
         rows = ExpandedRows.like(rows, ahead=model.solver == "newton-cg")
     l1, strength = model._penalty == "l1", 0.0 if model._penalty is None else 1.0 / model.C
     given = {"standardize": model.standardize}

@@ -237,7 +237,7 @@ class Hessian:
         size, m = layout.n_rows, layout.n_outputs
         own = max(1, m - 1)  # over classes rows sum to 0: the last one's follow from the others
         terms = 1 + len(layout.sizes) + len(layout.pairs) + layout.n_numeric
-        if self._kept is None or CHEAPER * size * size * (own + 1) / 2 > products * terms:
+        if CHEAPER * size * size * (own + 1) / 2 > products * terms:
             return None
 
         def run(packed: Packed) -> Floats:
