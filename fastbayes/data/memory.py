@@ -18,8 +18,8 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.numbers import is_whole
-from fastbayes.core.picks import AllButIndex
-from fastbayes.data.nested import flat, flat_schema
+from fastbayes.core.picks import Every
+from fastbayes.data.nested import flat, roots
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Rows,
@@ -59,9 +59,9 @@ class TableSource(Source):
         native: Any = None,
     ) -> None:
         native = table if native is None else native
-        super().__init__(flat_schema(table.schema), columns, null_values, description, native)
+        super().__init__(table.schema, columns, null_values, description, native)
         self.n_rows = table.num_rows
-        self._table = flat(table).select(self.schema.names)
+        self._table = flat(table, self.schema.names).select(self.schema.names)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return slices of a few blocks."""
@@ -202,11 +202,11 @@ class StreamSource(Source):
         description: str,
         native: Any = None,
     ) -> None:
-        super().__init__(flat_schema(schema), columns, null_values, description, native)
+        super().__init__(schema, columns, null_values, description, native)
         self.rereadable = rereadable
         self._open = open_stream
         self._scans: list[None] = []  # which sources of the same stream share
-        self._complete = columns is None or isinstance(columns, AllButIndex)
+        self._complete = columns is None or isinstance(columns, Every)
 
     def only(self, columns: Sequence[str]) -> StreamSource:
         """Return the source with these columns."""
@@ -240,13 +240,15 @@ class StreamSource(Source):
         with reading(self.description):
             for given in self._open():
                 batch = flat(given)
-                if self._complete and batch.num_columns > len(self.available):
+                names = batch.schema.names
+                if self._complete and names != self.available:
                     select(batch.schema, None, self.description)
-                    late = next(n for n in batch.schema.names if n not in self.available)
-                    raise SchemaError(
-                        f"{self.description}: a later batch has a column {late!r} that the first "
-                        "lacks; columns=[...] selects those to read"
-                    )
+                    known = {*roots(self.available, names)}
+                    if late := next((name for name in names if name not in known), None):
+                        raise SchemaError(
+                            f"{self.description}: a later batch has a column {late!r} that the "
+                            "first lacks; columns=[...] selects those to read"
+                        )
                 yield self._projection.conform(batch, self.description)
 
 
