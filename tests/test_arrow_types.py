@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import fastbayes as fb
 from fastbayes.core.errors import DataError, SchemaError
+from fastbayes.data.memory import arrow_array
 from fastbayes.statistics.bundle import Statistics
 
 N = 12
@@ -419,6 +420,10 @@ def test_numpy__dates_of_several_units_in_a_list() -> None:
         fb.count({"c": far, "y": y}, "y")
 
 
+ZONED = pd.Timestamp("2020-01-02 09:00", tz="America/New_York").to_pydatetime()
+WORLD = "timestamp of UTC", "timestamp of America/New_York"
+
+
 @pytest.mark.parametrize(
     ("first", "other", "kinds"),
     [
@@ -433,11 +438,54 @@ def test_numpy__dates_of_several_units_in_a_list() -> None:
         (np.timedelta64(1, "h"), dt.timedelta(1), ("duration of numpy", "duration")),
         (dt.datetime(2020, 1, 2), dt.date(2020, 1, 2), ("timestamp", "date")),
         (dt.time(1), "01:00", ("time of day", "string")),
+        (dt.time(1), 5, ("time of day", "number")),
+        (dt.timedelta(1), 5, ("duration", "number")),
+        (dt.date(2020, 1, 2), 5.5, ("date", "number")),
+        (dt.datetime(2020, 1, 2), np.int64(5), ("timestamp", "number")),
+        (pd.Timestamp("2020-01-02"), dt.date(2020, 1, 2), ("timestamp", "date")),
+        (dt.datetime(2020, 1, 2), ZONED, ("timestamp", WORLD[1])),
+        (ZONED.astimezone(dt.UTC), ZONED, WORLD),
+        (dt.time(1), dt.time(1, tzinfo=dt.UTC), ("time of day", "time of day of UTC")),
     ],
 )
 def test_dates_and_durations__beside_others_are_named(
     first: Any, other: Any, kinds: tuple[str, str]
 ) -> None:
-    said = f"column 'c', row 1: .* is a {kinds[1]}, but row 0 holds .*, a {kinds[0]}; make"
-    with pytest.raises(DataError, match=said):
-        fb.count({"c": [first, other, first], "y": [*"aba"]}, "y")
+    """In whatever order: the first of them made dates, days or microseconds of the others."""
+    for cells, (here, there) in (([first, other], kinds), ([other, first], kinds[::-1])):
+        for gap in (None, float("nan"), pd.NaT):
+            column = [gap, cells[0], gap, *cells[1:], cells[0]]
+            said = f"column 'c', row 3: .* is a {there}, but row 1 holds .*, a {here}; make"
+            for values in (column, np.array(column, object), pd.Series(column, dtype=object)):
+                with pytest.raises(DataError, match=said):
+                    fb.count({"c": values, "y": [*"ababa"]}, "y")
+    held = [{"t": first}, None, {"t": other}]
+    with pytest.raises(DataError, match=r"column 'c.*row 2|column 'c.*row 0"):
+        fb.count({"c": held, "y": [*"aba"]}, "y")
+
+
+INSTANTS = pa.array([1, -1, None, 1_700_000_000_123_456_789, 999], pa.int64())
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("ns"), pa.timestamp("ns", "Europe/Berlin"), pa.duration("ns")], ids=str
+)
+def test_objects_of_pandas__keep_their_nanoseconds(kind: pa.DataType) -> None:
+    wanted = INSTANTS.cast(kind)
+    listed = wanted.to_pylist()
+    series = pd.Series(wanted.to_pandas(), dtype=object)  # NaT among them
+    of_fields = [{"t": value, "n": i} for i, value in enumerate(listed)]
+    for values in (listed, [*series], series, series.to_numpy(), iter(listed)):
+        assert arrow_array(values, "t").equals(wanted)
+    assert arrow_array([*of_fields, None], "c").flatten()[0][:-1].equals(wanted)
+    whole = INSTANTS.cast(pa.int64()).fill_null(0).to_pylist()[-2] // 1000
+    coarse = pa.array([whole, None], pa.int64()).cast(
+        pa.duration("us") if pa.types.is_duration(kind) else pa.timestamp("us", kind.tz)
+    )
+    assert arrow_array(coarse.to_pylist(), "t").equals(coarse)  # none to keep
+
+
+def test_nanoseconds__beside_what_they_do_not_reach() -> None:
+    cells = [pd.Timestamp(1), dt.datetime(2020, 1, 1), dt.datetime(5000, 1, 1)]
+    with pytest.raises(DataError, match=r"column 'c' .*row 2: 5000-01-01 .* nanoseconds .*; round"):
+        fb.count({"c": cells, "y": [*"aba"]}, "y")

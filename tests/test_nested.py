@@ -292,3 +292,118 @@ def test_depth_of_objects__is_one_for_types_and_rows(tmp_path: Path, inside: str
             assert fb.count(files, "y").n_rows == 2
             with pytest.raises(fb.DataError, match="row 1: holds objects in objects over 200 deep"):
                 open_source(path)
+
+
+TYPED = [{"d": {"u": u, "v": {"w": w}}, "s": s, "y": y}
+         for u, w, s, y in zip("xzxz", "ccee", "abab", "pqpq", strict=True)]  # fmt: skip
+UNKNOWN: dict[str, Any] = {"null": None, "no fields": {}, "null inside": {"u": None, "v": None}}
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("form", ["jsonl", "arrow", "list", "iterator"])
+@pytest.mark.parametrize("first", ["typed", "untyped"])
+def test_an_untyped_column__is_the_struct_that_it_is_elsewhere(
+    tmp_path: Path, unknown: str, form: str, first: str
+) -> None:
+    bare = [{**row, "d": UNKNOWN[unknown]} for row in TYPED]
+    each = [TYPED, bare] if first == "typed" else [bare, TYPED]
+    tables = [pa.Table.from_pylist(rows) for rows in each]
+    kind = pa.Table.from_pylist(TYPED).schema
+    wanted = pa.concat_tables([pa.Table.from_pylist(rows, kind) for rows in each])
+    source: Any = tables if form == "list" else iter(tables)
+    if form == "jsonl":
+        for i, rows in enumerate(each):
+            lines(tmp_path / f"{i}.jsonl", rows)
+    elif form == "arrow":
+        for i, table in enumerate(tables):
+            with pa.ipc.new_file(tmp_path / f"{i}.arrow", table.schema) as writer:
+                writer.write_table(table)
+    if form in ("jsonl", "arrow"):
+        source = tmp_path
+        for mode in ("strict", "first", "union"):
+            found = fb.count(fb.Files(tmp_path, schema_mode=mode), "y")
+            assert found.schema == fb.count(wanted, "y").schema, mode
+        assert open_source(tmp_path).notes == []
+    elif form == "iterator" and first == "untyped":
+        with pytest.raises(
+            SchemaError, match=r"'d\.\S*' that the first lacks|'d' has type struct<>"
+        ):
+            fb.count(source, "y")
+        found = fb.count(iter(tables), "y", columns=["d.u", "d.v.w", "s"])
+        assert found.values == fb.count(wanted, "y").values
+        return
+    model = fb.AODE(missing="category").fit(source, "y")
+    same = fb.AODE(missing="category").fit(wanted, "y")
+    assert model.schema_ == same.schema_
+    assert model.predict_proba(wanted).tolist() == same.predict_proba(wanted).tolist()
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+def test_rows__whose_struct_is_untyped_are_scored(tmp_path: Path, unknown: str) -> None:
+    kind = pa.Table.from_pylist(TYPED).schema
+    bare = [{"d": UNKNOWN[unknown], "s": row["s"], "y": row["y"]} for row in TYPED]
+    rows = pa.Table.from_pylist(bare)
+    model = fb.NaiveBayes().fit(pa.Table.from_pylist(TYPED), "y")
+    wanted = model.predict_proba(pa.Table.from_pylist(bare, kind)).tolist()
+    given: dict[str, Any] = {
+        "table": rows,
+        "pandas": rows.to_pandas(),
+        "polars": pl.from_arrow(rows),
+        "lazy": pl.from_arrow(rows).lazy(),
+        "dict": rows.to_pydict(),
+        "reader": rows.to_reader(2),
+        "batches": rows.to_batches(2),
+        "json": lines(tmp_path / "a.jsonl", bare),
+    }
+    if unknown != "no fields":  # which Parquet has no structs without
+        pq.write_table(rows, tmp_path / "a.parquet")
+        given |= {"parquet": tmp_path / "a.parquet", "dataset": ds.dataset(tmp_path / "a.parquet")}
+    for name, source in given.items():
+        assert model.predict_proba(source).tolist() == wanted, name
+    for columns in (None, ["s"]):  # all, or those named
+        fb.predict_to(model, rows, tmp_path / "out.parquet", keys=columns, proba=True, force=True)
+        found = pq.read_table(tmp_path / "out.parquet").select(["proba_p", "proba_q"])
+        assert [[*row.values()] for row in found.to_pylist()] == wanted
+    counted = fb.count(pa.Table.from_pylist(TYPED), "y")
+    both = pa.concat_tables([pa.Table.from_pylist(each, kind) for each in (TYPED, bare)])
+    assert counted + fb.count(rows, "y", schema=counted) == fb.count(both, "y")
+    chosen = fb.count(rows, "y", categorical=["d.u"], exclude="d.v.w")
+    assert chosen.schema.names == ("d.u", "s")
+
+
+def test_a_null_column__is_no_struct_of_one_that_stands_beside_it() -> None:
+    rows = pa.table({"s": pa.nulls(4), "s.p": [*"uuvv"], "y": [*"nppn"]})
+    assert fb.count(rows, "y").schema.names == ("s", "s.p")
+    both = [rows, rows.set_column(0, "s", pa.array([*"abab"]))]
+    assert fb.count(both, "y").schema.names == ("s", "s.p")
+    model = fb.NaiveBayes().fit(both, "y")
+    with pytest.raises(SchemaError, match=r"column 's\.p' is missing"):
+        model.predict(pa.table({"s": pa.nulls(4)}))
+
+
+def test_pandas__a_column_that_no_model_asked_for_is_no_struct() -> None:
+    rows = pa.Table.from_pylist(TYPED)
+    model = fb.NaiveBayes().fit(rows, "y")
+    frame = rows.to_pandas().assign(d=[*"abab"])
+    with pytest.raises(SchemaError, match=r"column 'd\.u' is missing"):
+        model.predict(frame)
+
+
+def test_json__a_struct_that_the_head_of_a_file_does_not_tell(tmp_path: Path) -> None:
+    head = [{"y": "p", "pad": "x" * 2000}] * 12_000  # more than is looked at
+    null = [{**row, "d": None} for row in head]
+    late = [{"y": "q", "pad": "z", "d": {"u": "late"}}]
+    lines(tmp_path / "1.jsonl", [{"y": "p"}, {"y": "q"}])
+    lines(tmp_path / "2.jsonl", [{"y": "p", "d": {"u": "x"}}])
+    for rows in (head, null):
+        path = lines(tmp_path / "3.jsonl", [*rows, *late])
+        found = fb.count(tmp_path, "y", columns=["d.u"])
+        assert found.schema.features[0].values.to_pylist() == ["late", "x"]  # type: ignore[union-attr]
+    with pytest.raises(SchemaError, match=r"'d' has fields, 'd\.u', .* columns=\['d\.u', \.\.\.\]"):
+        fb.count(path, "y")
+    assert fb.count(path, "y", columns=["d.u"]).schema.features[0].values.to_pylist() == ["late"]  # type: ignore[union-attr]

@@ -144,16 +144,38 @@ class Chooser(ABC):
         Those that were the `index` of a pandas frame are read where they are asked for alone.
         """
 
+    @property
+    @abstractmethod
+    def asked(self) -> Sequence[str]:
+        """The names that it says itself, whether or not there are such columns."""
+
     @abstractmethod
     def __contains__(self, name: str) -> bool:
         """Return whether a column may be read, as far as its name tells."""
 
 
 @dataclass(frozen=True)
-class AllButIndex(Chooser):
-    """All columns, of those that were the index of a pandas frame the ones that are `named`."""
+class Every(Chooser):
+    """All columns, those that are `named` among them."""
 
     named: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The columns that are named."""
+        return self.named
+
+    def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
+        """Return the columns that there are."""
+        return [*names]
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a column may be read."""
+        return True
+
+
+class AllButIndex(Every):
+    """All columns, of those that were the index of a pandas frame the ones that are `named`."""
 
     def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
         """Return the columns to read out of those that there are.
@@ -171,10 +193,6 @@ class AllButIndex(Chooser):
             SchemaError,
         )
         return found
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether a column may be read, as far as its name tells."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -212,6 +230,12 @@ class Selection(Chooser):
         if taken is None and not left_out:
             return None
         return cls(taken, left_out, tuple(dict.fromkeys(keep)), tuple(named))
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The names that stand for themselves."""
+        picks = [*several(self.columns), *several(self.exclude), *self.keep, *self.named]
+        return [pick for pick in picks if isinstance(pick, str) and not is_pattern(pick)]
 
     def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
         """Return the columns to read out of those that there are.

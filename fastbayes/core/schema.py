@@ -433,6 +433,11 @@ class Needed(Chooser):
     remedy: str = ""
     keys: tuple[str | int, ...] = ()
 
+    @property
+    def asked(self) -> Sequence[str]:
+        """The columns of features, and others that are named."""
+        return [*self.schema.columns, *self.also, *Selection(self.keys).asked]
+
     def of(self, names: Sequence[str], where: str = "", index: Iterable[str] = ()) -> list[str]:
         """Return the columns to read: of features those that are there, if it is lenient."""
         own, there = self.schema.read_from(names), {*names}

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from types import ModuleType
@@ -40,7 +41,7 @@ from fastbayes.data.column_chunks import (
 )
 from fastbayes.data.decoded_rows import DecodedRows, is_indices
 from fastbayes.data.memory import TableSource
-from fastbayes.data.nested import flat, flat_schema, is_flat, roots
+from fastbayes.data.nested import flat, flat_schema, may_open, opened, roots
 from fastbayes.data.number_chunks import NumberCalls, NumberChunks, of_numbers, reading_numbers
 from fastbayes.data.paths import DataFile, Listing
 from fastbayes.data.rejects import Rejects
@@ -68,6 +69,7 @@ from fastbayes.data.segments import (
 from fastbayes.data.unify import (
     Columns,
     ColumnsOfFiles,
+    asked_of,
     check_names,
     index_of,
     is_binary,
@@ -210,10 +212,13 @@ class FileSource(Source):
     ) -> None:
         self._listing, self._rejects = listing, rejects
         self._readers = readers
-        self._nested = not all(is_flat(reader.schema) for reader in readers)
         self._on_error = on_error
         self.description = description
         schema = self._unified(schema_mode, columns)
+        stored = [*{id(reader.schema): reader.schema for reader in self._readers}.values()]
+        self._nested = any(map(may_open, stored))
+        # The columns of all files before structs are opened, each as the first has it.
+        self._stored = {f.name: f for one in stored[::-1] for f in one} if self._nested else {}
         every = self.available, self.index_columns
         super().__init__(schema, None, null_values, description, native)
         self.available, self.index_columns = every
@@ -364,7 +369,7 @@ class FileSource(Source):
         """Return the columns of all files; with `on_error` files that do not fit are left out."""
         if mode not in SCHEMA_MODES:
             raise ValueError(f"schema_mode={mode!r}: use one of {', '.join(SCHEMA_MODES)}")
-        parts, where = self._kinds(), self.description
+        parts, where = self._kinds(columns), self.description
         if self._on_error is not None and (odd := odd_ones(parts, mode, columns, where)):
             lost = {file for i in odd for file in parts[i].files}
             for i, error in odd.items():
@@ -381,15 +386,20 @@ class FileSource(Source):
         self.notes = [*_absences(schema.names, parts)]
         return schema
 
-    def _kinds(self) -> list[ColumnsOfFiles]:
-        """Return the columns that files have, each with the files that have them."""
+    def _kinds(self, columns: Columns) -> list[ColumnsOfFiles]:
+        """Return the columns that files have, each with the files that have them.
+
+        A column without a type has the fields that it has in other files, or that are asked for.
+        """
         kinds: dict[tuple[int, tuple[str, ...]], ColumnsOfFiles] = {}
         for reader in self._readers:  # ten thousand files, one schema
             shape = (id(reader.schema), tuple(key for key, _ in reader.file.partitions))
             if shape not in kinds:
                 kinds[shape] = ColumnsOfFiles(_with_partitions(reader), [], reader.absent_is_null)
             kinds[shape].files.append(reader.file.origin)
-        return [*kinds.values()]
+        parts = [*kinds.values()]
+        schemas = opened([part.schema for part in parts], asked_of(columns))
+        return [replace(part, schema=one) for part, one in zip(parts, schemas, strict=True)]
 
     def check_unchanged(self) -> None:
         """Raise FileChangedError where files are no longer those that were found."""
@@ -485,8 +495,10 @@ class FileSource(Source):
         own = {*reader.schema.names}
         fields = {field.name: field for field in self.schema}
         if self._nested:  # of a struct all fields are read
-            known = {f.name: f for one in (self._readers[0], reader) for f in one.schema}
-            held = roots(fields, known if reader.absent_is_null else own)
+            known = self._stored | {field.name: field for field in reader.schema}
+            held = roots(fields, own)
+            if reader.absent_is_null:
+                held = roots(held, known)
             fields = {name: fields[name] if name in fields else known[name] for name in held}
         if reader.absent_is_null:  # the first rows may lack a key that later ones have
             own |= set(fields) - {key for key, _ in reader.file.partitions}
@@ -610,6 +622,11 @@ class FileSource(Source):
         constant = dict(reader.file.partitions)
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in absent:
+            if fields := [n for n in batch.schema.names if n.startswith(f"{name}.")]:
+                raise SchemaError(
+                    f"{reader.file.origin}: column {name!r} has fields, {fields[0]!r}, of which "
+                    f"the first rows do not tell; columns=[{fields[0]!r}, ...] names those to read"
+                )
             n_rows = batch.num_rows
             arrays[name] = (
                 _constant(constant[name], n_rows) if name in constant else pa.nulls(n_rows)

@@ -13,9 +13,9 @@ import pyarrow as pa
 from fastbayes.core.errors import DataError
 from fastbayes.core.extras import needed
 from fastbayes.data.memory import StreamSource
-from fastbayes.data.nested import flat_schema, roots
+from fastbayes.data.nested import roots
 from fastbayes.data.segments import first_line
-from fastbayes.data.unify import names_of
+from fastbayes.data.unify import names_of, readable
 
 
 def delta_table(path: str | os.PathLike[str]) -> Any:
@@ -65,7 +65,7 @@ def _stream(
     rows: Callable[[list[str] | None], Any], native: Any, name: str, options: dict[str, Any]
 ) -> StreamSource:
     schema = pa.RecordBatchReader.from_stream(rows(None)).schema
-    wanted = names_of(options["columns"], flat_schema(schema), name)
+    wanted = names_of(options["columns"], readable(schema, options["columns"]), name)
     if wanted is not None:
         wanted = roots(wanted, schema.names)
 

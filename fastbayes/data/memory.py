@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.domains import array_of
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.numbers import is_whole
-from fastbayes.core.picks import AllButIndex
-from fastbayes.data.nested import flat, flat_schema
+from fastbayes.core.picks import Every
+from fastbayes.data.nested import flat, roots
 from fastbayes.data.segments import (
     SEGMENT_BLOCKS,
     Rows,
@@ -59,9 +60,9 @@ class TableSource(Source):
         native: Any = None,
     ) -> None:
         native = table if native is None else native
-        super().__init__(flat_schema(table.schema), columns, null_values, description, native)
+        super().__init__(table.schema, columns, null_values, description, native)
         self.n_rows = table.num_rows
-        self._table = flat(table).select(self.schema.names)
+        self._table = flat(table, self.schema.names).select(self.schema.names)
 
     def segments(self, block_rows: int) -> Iterator[Segment]:
         """Return slices of a few blocks."""
@@ -202,11 +203,11 @@ class StreamSource(Source):
         description: str,
         native: Any = None,
     ) -> None:
-        super().__init__(flat_schema(schema), columns, null_values, description, native)
+        super().__init__(schema, columns, null_values, description, native)
         self.rereadable = rereadable
         self._open = open_stream
         self._scans: list[None] = []  # which sources of the same stream share
-        self._complete = columns is None or isinstance(columns, AllButIndex)
+        self._complete = columns is None or isinstance(columns, Every)
 
     def only(self, columns: Sequence[str]) -> StreamSource:
         """Return the source with these columns."""
@@ -240,13 +241,15 @@ class StreamSource(Source):
         with reading(self.description):
             for given in self._open():
                 batch = flat(given)
-                if self._complete and batch.num_columns > len(self.available):
+                names = batch.schema.names
+                if self._complete and names != self.available:
                     select(batch.schema, None, self.description)
-                    late = next(n for n in batch.schema.names if n not in self.available)
-                    raise SchemaError(
-                        f"{self.description}: a later batch has a column {late!r} that the first "
-                        "lacks; columns=[...] selects those to read"
-                    )
+                    known = {*roots(self.available, names)}
+                    if late := next((name for name in names if name not in known), None):
+                        raise SchemaError(
+                            f"{self.description}: a later batch has a column {late!r} that the "
+                            "first lacks; columns=[...] selects those to read"
+                        )
                 yield self._projection.conform(batch, self.description)
 
 
@@ -299,13 +302,17 @@ def arrow_array(values: Any, name: str) -> pa.Array | pa.ChunkedArray:
     kind = getattr(values, "dtype", None)
     if isinstance(kind, np.dtype) and not _as_arrow_has_it(kind):
         values = native(np.asarray(values))
+    if kind is None and isinstance(values, Iterator):
+        values = [*values]  # they are looked at more than once
     try:
         foreign = not type(values).__module__.startswith("pandas")
         if foreign and hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         if type(values) is np.ndarray and values.dtype.kind in "fiub":
             return numbers(np.ascontiguousarray(native(values)))
-        return array_of(_dated(values))
+        return _exact(values, array_of(_dated(values)), name)
+    except DataError:  # of a field
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if (misfit := _misfit(values)) is None:
             raise DataError(f"column {name!r} cannot be read: {error}") from error
@@ -317,8 +324,7 @@ def _dated(values: Any) -> Any:
 
     Arrow takes few units of single ones, and no two units together.
     """
-    # Of numpy: categories and texts of pandas say that they are objects, too, and become some.
-    if getattr(values, "dtype", None) != np.dtype(object) and not isinstance(values, Sequence):
+    if not _is_objects(values):
         return values
     kind = type(next((value for value in values if not is_missing(value)), None))
     if kind not in (np.datetime64, np.timedelta64):
@@ -336,6 +342,67 @@ def _dated(values: Any) -> Any:
                 "give numbers or text"
             )
     return found
+
+
+def _is_objects(values: Any) -> bool:
+    """Return whether Arrow has to find a type for objects of Python."""
+    # Of numpy: categories and texts of pandas say that they are objects, too, and become some.
+    return getattr(values, "dtype", np.dtype(object)) == np.dtype(object)
+
+
+def _exact(values: Any, found: pa.Array, name: str) -> pa.Array:
+    """Return what Arrow made of objects, without what it makes up of dates and times.
+
+    The first one gives it the type: it takes the day of later timestamps for a date, numbers for
+    days or microseconds, what has a zone for what has none, and no nanoseconds. Raises TypeError
+    where objects are of several kinds.
+    """
+    kind = found.type
+    if not _is_objects(values) or not _holds_times(kind):
+        return found
+    if pa.types.is_struct(kind):
+        rows = [value if isinstance(value, Mapping) else {} for value in values]
+        inner = [arrow_array([row.get(f.name) for row in rows], f"{name}.{f.name}") for f in kind]
+        null = pa.array([not isinstance(value, Mapping) for value in values])
+        return pa.StructArray.from_arrays(inner, [f.name for f in kind], mask=null)
+    types = {*map(type, values)}
+    odd = types - {date, datetime, time, timedelta} - _NUMERIC
+    empty = {each for each in odd if is_missing(next(v for v in values if type(v) is each))}
+    known = (value for value in values if type(value) not in empty) if empty else values
+    kinds = {*map(_family, types - empty)}
+    zones = {*map(_zone, {*map(attrgetter("tzinfo"), known)})} if kinds <= _ZONED else set()
+    if max(len(kinds), len(zones)) > 1 and _misfit(values):
+        raise TypeError("dates and times of several kinds")
+    nanoseconds = "nanoseconds" if pa.types.is_duration(kind) else "nanosecond"  # of pandas
+    if not any(hasattr(each, nanoseconds) for each in types - empty):
+        return found
+    more = (0 if type(v) in empty else getattr(v, nanoseconds, 0) for v in values)
+    return _finer(found, np.fromiter(more, np.int64, len(values)))
+
+
+def _holds_times(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_holds_times(field.type) for field in kind)
+    return bool(pa.types.is_temporal(kind))
+
+
+def _finer(found: pa.Array, nanoseconds: NDArray[np.int64]) -> pa.Array:
+    """Return timestamps or durations of microseconds with nanoseconds besides, if there are any."""
+    if not nanoseconds.any():
+        return found
+    whole = found.cast(pa.int64()).fill_null(0).to_numpy()
+    most = ((1 << 63) - 1) // 1000 - 1
+    if (beyond := np.abs(whole) > most).any():
+        row = int(beyond.argmax())
+        raise OverflowError(
+            f"row {row}: {found[row].as_py()} is beyond what nanoseconds hold, which other rows "
+            "have; round these to microseconds, or give numbers or text"
+        )
+    kind = pa.duration("ns")
+    if not pa.types.is_duration(found.type):
+        kind = pa.timestamp("ns", found.type.tz)
+    null = found.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(whole * 1000 + nanoseconds, mask=null).cast(kind)
 
 
 def is_missing(value: Any) -> bool:
@@ -359,13 +426,12 @@ def missing_cells(cells: NDArray[np.object_]) -> NDArray[np.bool_]:
 
 def _misfit(values: Iterable[Any]) -> str | None:
     """Say which cell does not go with the first known one."""
-    first: tuple[int, Any, str] | None = None
+    first: tuple[int, Any, str] | None = None  # row, value and kind
     beyond: str | None = None
     for row, value in enumerate(values):
         if is_missing(value):
             continue
         kind = _kind(value)
-        shown = f"{str(value)[:40]!r} ({type(value).__name__})"
         whole = int(value) if is_whole(value) else 0
         if not -(2**63) <= whole < 2**64:
             return f"row {row}: {value} does not fit in 64 bits; use floats or text"
@@ -375,15 +441,19 @@ def _misfit(values: Iterable[Any]) -> str | None:
                 "use floats or text"
             )
         if kind == "other":
-            return f"row {row}: argument must be a string or a real number, not {shown}"
+            return f"row {row}: argument must be a string or a real number, not {_shown(value)}"
         if first is None:
-            first = (row, shown, kind)
+            first = (row, value, kind)
         elif kind != first[2]:
             return (
-                f"row {row}: {shown} is a {kind}, but row {first[0]} holds {first[1]}, a "
-                f"{first[2]}; make the column one type, for instance text"
+                f"row {row}: {_shown(value)} is a {kind}, but row {first[0]} holds "
+                f"{_shown(first[1])}, a {first[2]}; make the column one type, for instance text"
             )
     return beyond
+
+
+def _shown(value: Any) -> str:
+    return f"{str(value)[:40]!r} ({type(value).__name__})"
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -400,8 +470,25 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+# Of which those of one time zone go together, or of none.
+_ZONED = {"timestamp", "time of day"}
+# Of these types some values are missing and others are not.
+_NUMERIC = {float, np.float64, np.float32, np.float16, Decimal, np.datetime64, np.timedelta64}
+
+
 def _kind(value: Any) -> str:
-    return next((kind for kind, types in _KINDS.items() if isinstance(value, types)), "other")
+    kind = _family(type(value))
+    zone = _zone(value.tzinfo) if kind in _ZONED else ""
+    return f"{kind} of {zone}" if zone else kind
+
+
+def _family(of: type) -> str:
+    return next((kind for kind, types in _KINDS.items() if issubclass(of, types)), "other")
+
+
+def _zone(zone: tzinfo | None) -> str:
+    """Return what Arrow calls a time zone, "" for none."""
+    return "" if zone is None else str(pa.lib.tzinfo_to_string(zone))
 
 
 def to_array(name: str, values: Any) -> pa.Array:

@@ -33,6 +33,7 @@ from fastbayes.data.unify import (
     index_columns,
     is_moment,
     is_text,
+    readable,
     select,
     unify_types,
     without_dictionary,
@@ -245,6 +246,7 @@ class Source(ABC):
         description: str,
         native: Any = None,
     ) -> None:
+        schema = readable(schema, columns)
         self.schema = select(schema, columns, description)
         self.available: Sequence[str] = schema.names
         self.index_columns: Sequence[str] = index_columns(schema)

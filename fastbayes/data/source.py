@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from fastbayes.core.domains import declared
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import AllButIndex, ByPick, Picks, chosen, several, unknown_column
+from fastbayes.core.picks import ByPick, Every, Picks, chosen, several, unknown_column
 from fastbayes.core.schema import ABSENT, Needed, Schema
 from fastbayes.data.column_chunks import INSTANTS_IN
 from fastbayes.data.filesource import (
@@ -36,13 +36,13 @@ from fastbayes.data.memory import (
     arrow_array,
     table_of,
 )
-from fastbayes.data.nested import flat_schema, roots
+from fastbayes.data.nested import flat_schema, is_untyped, opened, roots
 from fastbayes.data.orc import open_orc
 from fastbayes.data.paths import find_files
 from fastbayes.data.rejects import Rejects
 from fastbayes.data.segments import OnError, Segment, Source, first_line, reading
 from fastbayes.data.text import open_csv, open_json
-from fastbayes.data.unify import Columns, check_names, names_of
+from fastbayes.data.unify import Columns, check_names, names_of, readable
 
 __all__ = ["CellTypeError", "Segment", "Source", "open_source"]
 
@@ -227,7 +227,7 @@ def _open_files(
     if kind in _OPENERS:
         readers = _OPENERS[kind](files, on_error)
     elif kind == "json":
-        every = None if isinstance(columns, AllButIndex) else columns
+        every = None if isinstance(columns, Every) else columns
         readers = open_json(files, every, types, on_error, schema_mode, rejects)
     else:
         nulls = list(options["null_values"] or [])
@@ -252,12 +252,13 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     wanted = {
         name
         for j, name in enumerate(names)
-        if asked is None or name in asked or _holds_structs(frame.iloc[:, j])
+        if asked is None or name in asked or _may_hold_structs(frame.iloc[:, j])
     }
-    # The index is no column. A column nobody asked for is not converted.
+    # The index is no column. A column nobody asked for is not converted, and of some other type
+    # than null: of that a struct may be.
     table = table_of(
         {
-            name: frame.iloc[:, j] if name in wanted else pa.nulls(len(frame))
+            name: frame.iloc[:, j] if name in wanted else pa.nulls(len(frame), pa.bool_())
             for j, name in enumerate(names)
         },
         "pandas.DataFrame",
@@ -267,13 +268,15 @@ def _open_pandas(frame: Any, options: dict[str, Any]) -> Source:
     return TableSource(table, description="pandas.DataFrame", native=frame, **options)
 
 
-def _holds_structs(column: Any) -> bool:
-    """Return whether a pandas series holds structs, of which some fields may be wanted."""
+def _may_hold_structs(column: Any) -> bool:
+    """Return whether a pandas series holds structs, of which fields may be wanted, or no object."""
     if type(column.dtype).__name__ == "IntervalDtype":
         return True
     if isinstance(column.dtype, np.dtype):
-        known = column.notna().to_numpy() if column.dtype == object else np.zeros(0, np.bool_)
-        return bool(known.any()) and isinstance(column.iloc[int(known.argmax())], Mapping)
+        if column.dtype != object:
+            return False
+        known = column.notna().to_numpy()
+        return not known.any() or isinstance(column.iloc[int(known.argmax())], Mapping)
     return pa.types.is_struct(getattr(column.dtype, "pyarrow_dtype", pa.null()))
 
 
@@ -288,7 +291,7 @@ def _open_lazy(frame: Any, options: dict[str, Any]) -> Source:
 
 def _computed(frame: Any, schema: pa.Schema, asked: Columns) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a lazy frame of polars, those columns that are asked for."""
-    columns = names_of(asked, flat_schema(schema), "polars.LazyFrame")
+    columns = names_of(asked, readable(schema, asked), "polars.LazyFrame")
     wanted = frame if columns is None else frame.select(roots(columns, schema.names))
     with _computing():
         if hasattr(wanted, "collect_batches"):  # newer polars gives them as it goes
@@ -367,13 +370,18 @@ def _open_iterable(
             )
             yield from _table(item).to_batches()
 
-    opened = StreamSource(
-        stream, first.schema, rereadable=not once, description=name, native=source, **options
+    held = source if isinstance(source, list | tuple) else ()
+    schema = flat_schema(first.schema)
+    if held and any(map(is_untyped, schema.types)):  # by what later ones say of its fields
+        schemas = [flat_schema(item.schema) for item in held if isinstance(item, TABLES)]
+        schema = opened(schemas)[0]
+    batches = StreamSource(
+        stream, schema, rereadable=not once, description=name, native=source, **options
     )
-    if isinstance(source, list | tuple):
-        opened.in_memory = True
-        opened.n_rows = sum(getattr(item, "num_rows", 0) for item in source)
-    return opened
+    if held:
+        batches.in_memory = True
+        batches.n_rows = sum(getattr(item, "num_rows", 0) for item in held)
+    return batches
 
 
 def _open_array(source: Any, options: dict[str, Any]) -> Source:
@@ -429,7 +437,8 @@ def _open_dataset(source: Any, options: dict[str, Any], name: str = "") -> Sourc
     if hasattr(source, "projected_schema"):
         return StreamSource(source.to_reader, source.projected_schema, rereadable=False, **options)
     dataset = _as_files_are_read(source)
-    columns = names_of(options["columns"], flat_schema(dataset.schema), name)
+    asked = options["columns"]
+    columns = names_of(asked, readable(dataset.schema, asked), name)
     if columns is not None:
         columns = roots(columns, dataset.schema.names)
     stream = partial(_scanned, dataset, columns, name)  # which pickles, as boards and models do
@@ -566,7 +575,7 @@ def open_for(
         known.update(opened.index_columns, copied_of(opened, keys))
         others = [name for name in opened.available if name not in known]
         return filled(opened, schema) if lenient else opened, others
-    opened = open_source(source, **options)
+    opened = open_source(source, columns=Every(tuple(needed.asked)), **options)
     asked = needed.of(opened.available, opened.description, opened.index_columns)
     for name in asked:
         if name not in opened.available:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from fastbayes.core.domains import beyond, decoded
 from fastbayes.core.doubles import doubles
 from fastbayes.core.errors import DataError, SchemaError, refuse
-from fastbayes.core.picks import AllButIndex, Chooser, Selection, unknown_column
-from fastbayes.data.nested import flat
+from fastbayes.core.picks import Chooser, Every, Selection, unknown_column
+from fastbayes.data.nested import flat, flat_schema, is_untyped, opened
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -130,6 +130,19 @@ def check_names(names: Sequence[str], where: str) -> None:
 Columns: TypeAlias = "Sequence[str] | Chooser | None"
 
 
+def asked_of(columns: Columns) -> Sequence[str]:
+    """Return the names that a selection says itself, whether or not there are such columns."""
+    return columns.asked if isinstance(columns, Chooser) else columns or ()
+
+
+def readable(schema: pa.Schema, columns: Columns) -> pa.Schema:
+    """Return the columns that may be read: fields of structs, also of untyped ones if asked for."""
+    schema = flat_schema(schema)
+    if columns is None or not any(map(is_untyped, schema.types)):
+        return schema
+    return opened([schema], asked_of(columns))[0]
+
+
 def names_of(
     columns: Columns, schema: pa.Schema, where: str, index: Sequence[str] | None = None
 ) -> list[str] | None:
@@ -166,7 +179,7 @@ def index_columns(schema: pa.Schema) -> list[str]:
 def takes_all(columns: Columns) -> bool:
     """Return whether all columns are read but for those that are left out by name."""
     said = columns.columns if isinstance(columns, Selection) else columns
-    return said is None or isinstance(said, AllButIndex)
+    return said is None or isinstance(said, Every)
 
 
 def select(
@@ -388,7 +401,7 @@ class Projection:
         given = batch.schema
         if given.equals(self._fitting):
             return batch
-        batch = flat(batch)
+        batch = flat(batch, self.schema.names)
         given = batch.schema
         positions = {name: j for j, name in enumerate(given.names)}
         columns, fits = [], given.names == self.schema.names

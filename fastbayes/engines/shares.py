@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastbayes.core.errors import DataError, FastBayesError, described, error_of
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
-from fastbayes.data.nested import flat_schema, roots
+from fastbayes.data.nested import roots
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import Columns
@@ -264,7 +264,7 @@ class Streams(Workers):
         columns: Columns = None,
         null_values: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(flat_schema(schema), columns, null_values, description, native)
+        super().__init__(schema, columns, null_values, description, native)
         self._on_partitions, self._null_values = on_partitions, null_values
         self._whole = schema
 

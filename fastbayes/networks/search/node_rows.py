@@ -67,6 +67,13 @@ class NodeColumns(Chooser):
     nodes: tuple[str, ...]
     also: tuple[str, ...] = ()
 
+    @property
+    def asked(self) -> Sequence[str]:
+        """The columns that are named; a node that may be a part of a date names none."""
+        parts = self.dated(str(node).rpartition(".")[0] for node in self.nodes)
+        dated = {node for nodes in parts.values() for node in nodes}
+        return [*(str(node) for node in self.nodes if node not in dated), *self.also]
+
     def of(self, names: Sequence[str], where: str, index: Sequence[str] = ()) -> list[str]:
         """Return the columns to read of those there are; SchemaError names a node without one."""
         dated = {n: column for column, nodes in self.dated(names).items() for n in nodes}
