@@ -167,8 +167,11 @@ def test_pages_and_blocks_of_any_size(stored: str, page: int, step: int, tmp_pat
     assert bits(columns) == bits(expected(path, 0))
 
 
-@pytest.mark.parametrize("distinct", [1, 256, 257, 65_536, 65_537])
-def test_dictionaries_of_any_size(distinct: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("distinct", [1, 8, 24, 29, 256, 257, 65_536, 65_537])
+def test_dictionaries_of_any_size(
+    distinct: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(number_chunks, "MOST_ROWS", 30_000)  # pages have 20,000
     rng = np.random.default_rng(distinct)
     values = rng.permutation(np.tile(rng.normal(size=distinct), -(-70_000 // distinct))[:70_000])
     missing = pa.array(values, mask=rng.random(70_000) < 0.5)

@@ -201,6 +201,15 @@ def test_few_row_groups(
     assert found["made"] + found["summed"] == n - shared
 
 
+@pytest.mark.parametrize("stored", ["plain", "coded"])
+def test_a_single_column(stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that adds it may be another one than that which began."""
+    monkeypatch.setattr("fastbayes.scan.row_blocks.HELP_CELLS", 1)
+    path = written(tmp_path / "rows.parquet", [some(0).select(["a", "t", "y"])], stored)
+    for _ in range(10):
+        assert compare(path, "moments", monkeypatch, 2)["made"] == 1
+
+
 def test_what_differs_is_read_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another class, another codec, columns in another order, of another type, and lacking."""
     rows = some(0)

@@ -624,8 +624,8 @@ class FileSource(Source):
         for name in absent:
             if fields := [n for n in batch.schema.names if n.startswith(f"{name}.")]:
                 raise SchemaError(
-                    f"{reader.file.origin}: column {name!r} has fields, {fields[0]!r}, of which "
-                    f"the first rows do not tell; columns=[{fields[0]!r}, ...] names those to read"
+                    f"{reader.file.origin}: column {name!r} has fields here, {fields[0]!r}, and "
+                    f"none where rows came first; columns=[{fields[0]!r}, ...] names those to read"
                 )
             n_rows = batch.num_rows
             arrays[name] = (

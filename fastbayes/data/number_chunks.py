@@ -126,11 +126,14 @@ def _rooms_for(columns: NDArray[np.int64]) -> _Rooms | None:
     """Return what to make room for, by the first pages; None if they are too large."""
     first, sizes, pages = _first_pages(columns)
     largest, table = int(sizes.max(initial=0)), int(first[:, p.SPACE].max(initial=0))
-    # Dictionaries that go on behind what was read: pages of values come after them.
-    if (coded := (first[:, p.SPACE] > 0) & (first[:, p.FOUND] < 0)).any():
-        behind = columns[coded]
-        behind[:, p.BEGIN] += sizes[coded]
-        behind[:, p.MORE] -= sizes[coded]
+    # Of some no more than a dictionary was read: the pages of values come behind it.
+    if (
+        coded := (first[:, p.SPACE] > 0) & (first[:, [p.LISTED, p.FURTHER]] == 0).all(axis=1)
+    ).any():
+        own, read, behind = first[coded], sizes[coded], columns[coded]
+        read = np.where(own[:, p.FOUND] < 0, read, own[:, p.NEXT] - np.flatnonzero(coded) * HEADER)
+        behind[:, p.BEGIN] += read
+        behind[:, p.MORE] -= read
         behind[:, p.FOUND] = 0
         first[coded], sizes[coded], more = _first_pages(behind)
         pages, largest = np.concatenate([pages, more]), max(largest, int(sizes.max()))

@@ -187,7 +187,8 @@ class RepeatedSums:
             first, last = part.of_number(0).arrays(), part.of_number(len(columns) - 1).arrays()
             for key, array in part.arrays().items():
                 apart = address_of(last[key]) - address_of(first[key])
-                moving.append((array, apart // max(len(columns) - 1, 1)))
+                # What does not move is scratch: so the only column seems to move, too.
+                moving.append((array, apart // max(len(columns) - 1, 1) or array.itemsize))
         return moving
 
     def _note_absent(self, first: int, n: int) -> None:
