@@ -404,6 +404,8 @@ def test_json__a_struct_that_the_head_of_a_file_does_not_tell(tmp_path: Path) ->
         path = lines(tmp_path / "3.jsonl", [*rows, *late])
         found = fb.count(tmp_path, "y", columns=["d.u"])
         assert found.schema.features[0].values.to_pylist() == ["late", "x"]  # type: ignore[union-attr]
-    with pytest.raises(SchemaError, match=r"'d' has fields, 'd\.u', .* columns=\['d\.u', \.\.\.\]"):
+    with pytest.raises(
+        SchemaError, match=r"'d' has fields here, 'd\.u', .* columns=\['d\.u', \.\.\.\]"
+    ):
         fb.count(path, "y")
     assert fb.count(path, "y", columns=["d.u"]).schema.features[0].values.to_pylist() == ["late"]  # type: ignore[union-attr]

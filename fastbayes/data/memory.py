@@ -245,7 +245,10 @@ class StreamSource(Source):
                 if self._complete and names != self.available:
                     select(batch.schema, None, self.description)
                     known = {*roots(self.available, names)}
-                    if late := next((name for name in names if name not in known), None):
+                    late = next((name for name in names if name not in known), None)
+                    # Of columns that a batch lacks besides, what reads it tells.
+                    alone = known <= {*names} or roots([late or ""], known) != [late]
+                    if late is not None and alone:
                         raise SchemaError(
                             f"{self.description}: a later batch has a column {late!r} that the "
                             "first lacks; columns=[...] selects those to read"
