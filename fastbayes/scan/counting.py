@@ -242,8 +242,8 @@ def count(
     }
     known = schema if updating.known is None else updating.known
     if known is not None:
-        beside = {"sample_weight": sample_weight, "folds": folds}
-        columns_apart = {option: str(name) for option, name in beside.items() if is_name(name)}
+        options = {"sample_weight": sample_weight, "folds": folds}
+        columns_apart = {option: str(name) for option, name in options.items() if is_name(name)}
         as_before = options_of(known.schema, target, as_before, columns_apart)
         if as_before["discretize"] and numeric == "gaussian":
             kinds = DensitySpec(as_before["discretize"])
