@@ -176,13 +176,13 @@ def test_threads(
     model: str, stored: str, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With dictionaries in any order, rows of several lengths, and pages of any size."""
-    for k in range(6):
+    # Pages larger than before come once: whichever files a thread gets, it then makes calls again.
+    for k, size in enumerate([16, 17, 15, 14, 13, 12]):
         groups = [some(7 * k + g, ROWS if g else 70_001) for g in range(3)]
         groups[2] = groups[2].sort_by([("y", "descending"), ("t", "descending")])
-        written(tmp_path / f"{k}.parquet", groups, stored, data_page_size=1 << (12 + k))
+        written(tmp_path / f"{k}.parquet", groups, stored, data_page_size=1 << size)
     found = compare(tmp_path, model, monkeypatch, threads)
-    # Some are read: the last ones are shared out, and pages come that are larger than before.
-    assert found["summed"] > 0
+    assert found["summed"] > 0  # others are read, as the last ones are, which are shared out
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
