@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fastbayes.data import filesource, number_chunks
 from fastbayes.data.segments import Segment
 from fastbayes.data.source import open_source
 from fastbayes.kernels import dispatch
+from fastbayes.models.estimator import base
 from fastbayes.scan import engine, row_blocks
 
 
@@ -247,6 +248,8 @@ def test_what_is_not_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found(some) == ["random"]
     assert found(some, compression="zstd") == []
     assert found(some.select(["random"]), use_dictionary=False) == []
+    alone = numbers(500).select(["random", "rounded", "odd"])
+    assert found(alone) == ["rounded", "odd"]  # the first one tells how many rows there are
     single = some.append_column("single", some["random"].cast(pa.float32()))
     assert found(single, use_dictionary=False) == ["random"]
     split = {"column_encoding": {"random": "BYTE_STREAM_SPLIT"}}
@@ -411,6 +414,64 @@ def test_sums_are_those_of_rows_decoded_at_once(
     assert all(len(wanted) > 8 for wanted in opened)
     monkeypatch.setattr(Segment, "apart", lambda self, _: nullcontext((self.batches(), None)))
     assert found == counted(rows, names, columns=columns, threads=1, **options)
+
+
+NUMBERS = ["random", "rounded", "odd", "few nulls", "many nulls", "nulls at last", "required"]
+
+
+def scored(path: Path, model: Any, out: Path) -> list[bytes]:
+    """Return posteriors, classes, and what is written, with a number that is copied."""
+    fb.predict_to(model, path, out, proba=True, keys=["odd"], force=True)
+    return [
+        model.predict_proba(path).tobytes(),
+        str(model.predict(path).tolist()).encode(),
+        out.read_bytes(),
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("columns", [NUMBERS, [*NUMBERS[:3], "text"]], ids=["numbers", "mixed"])
+@pytest.mark.parametrize("kind", [fb.NaiveBayes, fb.GaussianBayes, fb.LogisticRegression])
+def test_posteriors_are_those_of_rows_decoded_at_once(
+    kind: Any, columns: list[str], threads: int, rows: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if kind is fb.GaussianBayes:
+        columns = ["random", "rounded", "few nulls", "required"]
+    apart, opened = Segment.apart, []
+
+    @contextmanager
+    def noting(self: Segment, wanted: list[str]) -> Iterator[Any]:
+        with apart(self, wanted) as (batches, found):
+            opened.append(found is not None)
+            yield batches, found
+
+    def fitted() -> Any:
+        return kind(columns=columns, threads=threads).fit(rows, "y")
+
+    monkeypatch.setattr(Segment, "apart", noting)
+    model = fitted()
+    for module in (engine, row_blocks, filesource, base):
+        monkeypatch.setattr(module, "BLOCK_ROWS", 256)
+    late = scored(rows, model, tmp_path / "out.parquet")
+    assert all(opened)
+    assert len(opened) >= 9  # three row groups, whose posteriors are asked for three times
+    monkeypatch.setattr(Segment, "apart", lambda self, _: nullcontext((self.batches(), None)))
+    assert late == scored(rows, model, tmp_path / "out.parquet")
+    monkeypatch.undo()
+    monkeypatch.setenv("FASTBAYES_KERNELS", "always")
+    monkeypatch.setattr(Segment, "apart", lambda self, _: nullcontext((self.batches(), None)))
+    assert late[0] == fitted().predict_proba(pq.read_table(rows)).tobytes()
+
+
+def test_an_infinite_number_is_refused_with_its_row_at_prediction(tmp_path: Path) -> None:
+    z, x = np.zeros((2, 150_000))
+    model = fb.NaiveBayes().fit({"x": np.arange(4.0), "z": z[:4], "y": [*"abab"]}, "y")
+    x[140_001] = np.inf
+    pq.write_table(pa.table({"z": z, "x": x}), tmp_path / "t.parquet", row_group_size=70_000)
+    for predict in (model.predict_proba, lambda p: fb.predict_to(model, p, tmp_path / "o.csv")):
+        with pytest.raises(DataError, match=r"column 'x', row 140001 of .*t.parquet: value inf is"):
+            predict(tmp_path / "t.parquet")
 
 
 def test_an_infinite_number_is_refused_with_its_row(tmp_path: Path) -> None:

@@ -664,6 +664,10 @@ class LookedUp:
         apart, names = self._apart, [*self._numeric]
         return apart if apart is not None and [*apart.numbers.names] == names else None
 
+    def reads_numbers(self) -> bool:
+        """Return whether a block of rows is decoded when it is asked for."""
+        return self._apart is not None
+
     def write_classes(self, out: NDArray[np.unsignedinteger]) -> None:
         """Write the classes of all rows to memory that lasts, too."""
         assert isinstance(self._classes, Unwritten)

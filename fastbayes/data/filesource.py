@@ -1003,7 +1003,9 @@ class ParquetReader(FileReader):
         how = block_rows, batch_bytes, n_threads
         with ExitStack() as stack:
             numbers = None
-            if chunks and len(chunks) < len(schema):  # the others tell how many rows there are
+            if len(chunks) == len(schema):  # another one tells how many rows there are
+                chunks = chunks[1:]
+            if chunks:
                 apart = pa.schema([schema.field(chunk.name) for chunk in chunks])
                 shapes = footer.shapes(apart, np.array([[group]]), self._kernels)
                 given = self._place(group), chunks, shapes, n_rows, self.file

@@ -87,7 +87,8 @@ class Reading:
 
     def batches(self, encoder: Encoder, segment: Segment) -> Iterator[tuple[Batch, Floats | None]]:
         """Yield the blocks of a segment with the weights of their rows."""
-        for _, encoded in row_blocks.encoded_blocks(segment, encoder):
+        late = encoder.plain_numbers()
+        for _, encoded in row_blocks.encoded_blocks(segment, encoder, late):
             batch = encoded.batch
             assert batch.classes is not None
             weight = batch.weight

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fastbayes.core.batch import BLOCK_ROWS, Batch
-from fastbayes.data.encode import Encoded, Encoder, LookedUp
+from fastbayes.data.encode import Encoded, Encoder, LookedUp, NumbersApart
 from fastbayes.data.segments import SEGMENT_BLOCKS, Rows, Segment, Source
 from fastbayes.kernels import dispatch
 
@@ -86,7 +86,7 @@ def over_blocks(
         Arrays that hold something of every row and that the work writes, with the bytes of a row.
     repeatable
         Whether the work does nothing with rows but call kernels by `dispatch.call`: compiled, they
-        are then called for all blocks without Python in between.
+        are then called for all blocks without Python in between, unless numbers are decoded there.
     blank
         Whether codes are 0 while calls are noted down, for work that looks at them.
     threads
@@ -95,6 +95,7 @@ def over_blocks(
     last
         Whether no others will take the place of these rows.
     """
+    repeatable = repeatable and not rows.reads_numbers()
     if threads > 1 and not repeatable:
         raise dispatch.NotRepeatableError
     threads = threads_for(rows.n_rows * max(len(rows.sizes), 1), threads)
@@ -118,12 +119,28 @@ def over_blocks(
     )
 
 
-def encoded_blocks(segment: Segment, encoder: Encoder) -> Iterator[tuple[Rows, Encoded]]:
-    """Yield the blocks of a segment with their codes."""
+def looked_up(
+    segment: Segment, encoder: Encoder, late: Sequence[str] = ()
+) -> Iterator[tuple[Rows, LookedUp]]:
+    """Yield the rows of a segment, and as their values have codes that are not yet written.
+
+    Columns of numbers that are `late` the rows may lack. They are decoded block by block, each time
+    to the same memory: only the next block may be asked for.
+    """
     done = 0
-    for rows in segment.batches():
-        blocks = encoder.look_up(rows, segment.place(done)).encoded(BLOCK_ROWS)
-        for place, encoded in enumerate(blocks):
+    with segment.apart(late) as (batches, numbers):
+        for rows in batches:
+            place = segment.place(done)
+            apart = None if numbers is None else NumbersApart(numbers, done, place)
+            yield rows, encoder.look_up(rows, place, apart)
+            done += rows.num_rows
+
+
+def encoded_blocks(
+    segment: Segment, encoder: Encoder, late: Sequence[str] = ()
+) -> Iterator[tuple[Rows, Encoded]]:
+    """Yield the blocks of a segment with their codes; see `looked_up`."""
+    for rows, known in looked_up(segment, encoder, late):
+        for place, encoded in enumerate(known.encoded(BLOCK_ROWS)):
             whole = rows.num_rows <= BLOCK_ROWS  # a wide table is slow to be cut
             yield rows if whole else rows.slice(place * BLOCK_ROWS, BLOCK_ROWS), encoded
-        done += rows.num_rows

@@ -214,8 +214,7 @@ class TableRows(Model):
             segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
-            for rows in segment.batches():
-                looked_up = encoder.look_up(rows, segment.place(done))
+            for rows, looked_up in row_blocks.looked_up(segment, encoder, late):
                 if part is not None:
                     answers = part[done : done + rows.num_rows]
                 else:
@@ -254,7 +253,11 @@ class TableRows(Model):
             besides=out.nbytes,
             width=encoded_width(encoder) + 8 * math.prod(tail),
         )
-        source, threads = share.source.merging(), share.threads
+        source, threads = share.source, share.threads
+        # Small row groups come as one; of large ones numbers are decoded block by block.
+        late = encoder.plain_numbers() if source.rows_of_segment() >= BLOCK_ROWS else []
+        if not late:
+            source = source.merging()
         rows = row_blocks.rows_at_once(source, threads)
         parts = row_blocks.SEGMENTS * threads if threads > 1 else 1
         many = row_blocks.rows_on_all(source, encoder, threads, rows)

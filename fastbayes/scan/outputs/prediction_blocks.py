@@ -90,6 +90,8 @@ class Predicted:
         )
         self._encoder.expect(how.n_rows)
         self._columns = how.columns()
+        copied = {*self._columns.copied}
+        self._late = [name for name in self._encoder.plain_numbers() if name not in copied]
         self.schema = self._columns.written.with_metadata(how.metadata)
         self.uncoded = self._columns.uncoded
         self.sorted_rows = SORTED_GROUPS * GROUP_ROWS  # at a time, where there are partitions
@@ -134,7 +136,7 @@ class Predicted:
         Rows of partitions stay record batches, which are sorted yet.
         """
         kind = "rows" if self._how.partition_by else self._how.kind
-        for rows, encoded in row_blocks.encoded_blocks(segment, self._encoder):
+        for rows, encoded in row_blocks.encoded_blocks(segment, self._encoder, self._late):
             copied = rows.select(self._columns.copied)
             with reading(segment.origin):
                 for piece in copied.to_batches() if isinstance(copied, pa.Table) else [copied]:
