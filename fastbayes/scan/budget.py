@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,8 +264,10 @@ class Budget:
         n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
         shape = Shape(sizes, len(encoder.features) - len(sizes), n_classes)
         room = Room(shape, sizes, self._sets(self.threads), 1, gaps=False)
-        self._refuse_over(room, sizes, [name for name, _ in books])
-        return total_of(needs_of(self.wanted, room))
+        total = total_of(needs_of(self.wanted, room))
+        if self._exceeded(total):
+            self._refuse(room, sizes, [name for name, _ in books])
+        return total
 
     def check(self, encoder: Encoder, shape: Shape, rows: LookedUp) -> None:
         """Refuse what adding rows needs."""
@@ -276,39 +278,39 @@ class Budget:
         columns = len(encoder.features)
         n = math.inf if encoder.cells is None or not columns else encoder.cells / columns
         room = Room(shape, known + self.missing, self._sets(self.threads), n)
-        if total_of(needs_of(self.wanted, room)) + self.besides + self.reading > self.limit:
+        if self._exceeded(total_of(needs_of(self.wanted, room))):
             # Missing numbers are looked for only where they would need too much.
             self.gaps = self.gaps or has_gaps(rows)
-            names = [book.name for book in encoder.books]
-            self._refuse_over(room._replace(gaps=self.gaps), known, names)
+            room = room._replace(gaps=self.gaps)
+            if self._exceeded(total_of(needs_of(self.wanted, room))):
+                self._refuse(room, known, [book.name for book in encoder.books])
 
     def _sets(self, threads: int) -> int:
         return max(threads + 1, self._least)
 
-    def _refused(self, counts: Callable[[int], int]) -> int:
-        """Return how many sets are refused, 0 where all fit; `counts` returns the bytes of so many.
+    def _exceeded(self, counts: int) -> bool:
+        """Return whether so many bytes of counts, and what is there besides, exceed the limit."""
+        return self.limit is not None and counts + self.besides + self.reading > self.limit
 
-        Those of one thread, where not even these fit.
+    def _refused(self, counts: Callable[[int], int]) -> int:
+        """Return how many sets are refused: those of all threads where fewer may do, else of one.
+
+        `counts` returns the bytes of so many.
         """
-        sets = self._sets(self.threads)
-        if self.limit is None or counts(sets) + self.besides + self.reading <= self.limit:
-            return 0
         fewer = self.threads // 2
         # How little these take for reading is seen when they read.
-        while fewer and counts(self._sets(fewer)) + self.besides > self.limit:
+        while fewer and self._exceeded(counts(self._sets(fewer)) - self.reading):
             fewer //= 2
         self.fewer = fewer
-        return sets if fewer else self._sets(1)
+        return self._sets(self.threads if fewer else 1)
 
-    def _refuse_over(self, room: Room, known: NDArray[np.int64], names: list[str]) -> None:
-        """Refuse counts that exceed the limit; columns of these names have so many values known."""
+    def _refuse(self, room: Room, known: NDArray[np.int64], names: list[str]) -> NoReturn:
+        """Refuse counts of a shape, of columns of these names with so many values known."""
 
         def needed(sets: int) -> dict[str, Need]:
             return needs_of(self.wanted, room._replace(copies=sets))
 
-        if not (sets := self._refused(lambda sets: total_of(needed(sets)))):
-            return
-        needs, shape = needed(sets), room.shape
+        needs, shape = needed(self._refused(lambda sets: total_of(needed(sets)))), room.shape
         need = total_of(needs) + self.besides + self.reading
         most = {n: max(int(x.columns.max(initial=0)), x.numbers) for n, x in needs.items() if n}
         # Of equals the last, which counts more columns at once.
@@ -337,8 +339,8 @@ class Budget:
             return
         found = [part.unforeseen() for part in parts.held.values()]
         each = sum(n for n, _ in found)
-        if sets := self._refused(lambda sets: sets * each):
-            need = sets * each + self.besides + self.reading
+        if self._exceeded(self._sets(self.threads) * each):
+            need = self._refused(lambda sets: sets * each) * each + self.besides + self.reading
             raise MemoryLimitError(
                 f"counting cells needs {need:,} bytes and more, over {self.over}={self.limit:,}: "
                 f"{max(found)[1]}; leave some out with `columns`, group their values, "

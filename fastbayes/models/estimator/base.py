@@ -619,11 +619,11 @@ class Classifier(TableRows):
         progress: Progress | None = None,
     ) -> Scans:
         """Return scans over a source, once it is known where its numeric columns are cut."""
-        cuts = None
+        cuts, encoder = None, learning()
         if first:
-            given = learning(), self._counted_first(), self.threads, self.memory_limit
+            given = encoder, self._counted_first(), self.threads, self.memory_limit
             engine.foreseen(source, *given, () if self._at_once else ("pairs", "families"))
-        if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
+        if (to_cut := self._to_cut(encoder, None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,
                 *to_cut,
