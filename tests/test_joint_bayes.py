@@ -258,7 +258,7 @@ def test_memory_limit__is_refused_with_the_figure_and_the_remedy() -> None:
     table = pa.table({f"x{j}": rng.integers(0, 99, 20_000).astype(str) for j in range(4)})
     table = table.append_column("y", pa.array(rng.integers(0, 2, 20_000).astype(str)))
     with pytest.raises(
-        MemoryLimitError, match=r"5,759,424 bytes.* 19,998 joint values of 4 .*raise"
+        MemoryLimitError, match=r"3,839,616 bytes.* 19,998 joint values of 4 .*raise"
     ):
         fb.JointBayes(memory_limit=1_000_000).fit(table, "y")
     assert fb.JointBayes(memory_limit=30_000_000).fit(table, "y").n_cells_ == 19_998

@@ -288,8 +288,8 @@ def test_data_that_change_between_the_scans__are_refused(monkeypatch: pytest.Mon
     rows, classes = draw(2)
     count = Scans.count
 
-    def changing(scans: Any, model: Any, wanted: Any, known: Any = None) -> Any:
-        stats = count(scans, model, wanted, known)
+    def changing(scans: Any, model: Any, wanted: Any, known: Any = None, **how: Any) -> Any:
+        stats = count(scans, model, wanted, known, **how)
         if known is None:
             return stats
         return replace(stats, parts={**stats.parts, "values": stats.values * 2.0})

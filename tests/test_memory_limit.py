@@ -129,6 +129,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 COUNT = 'return fb.count(data, "y", memory_limit=memory_limit, threads=4)'
+COUNT_PAIRS = COUNT.replace('"y"', '"y", pairs=True')
 SCATTER = 'return fb.count(data, "y", scatter=True, memory_limit=memory_limit, threads=4)'
 BAYES = 'return fb.NaiveBayes(memory_limit=memory_limit, threads=4).fit(data, "y")'
 CUT = 'return fb.NaiveBayes(numeric="mdl", memory_limit=memory_limit, threads=4).fit(data, "y")'
@@ -165,6 +166,8 @@ CASES = [
     ("values.parquet", BAYES, 50),
     ("values.parquet", COMPARED.format(""), 100),
     ("few-rows-wide.parquet", WIDE, 40),
+    ("pairs.parquet", COUNT_PAIRS, 300),
+    ("pairs.parquet", COUNT_PAIRS, 190),
     ("pairs.parquet", PAIRS, 300),
     ("pairs.parquet", SWEPT.format(""), 300),
     ("pairs.parquet", CURVE, 300),
@@ -349,6 +352,102 @@ def test_less_room__fewer_bytes_at_a_time_and_then_fewer_threads(tmp_path: Path)
     assert ReadShare.within(source, 8, 200 * MB, counts=180 * MB, width=21).held <= SLACK
 
 
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a file whose later row groups have more values."""
+    rng, n = np.random.default_rng(0), 20_000
+    table = {f"c{j}": rng.integers(0, 40 + np.arange(n) // 125).astype(str) for j in range(3)}
+    table |= {"x": rng.normal(size=n), "w": rng.random(n), "f": rng.integers(0, 3, n).astype(str)}
+    table["y"] = [None if u < 0.01 else f"{u:.0f}" for u in rng.random(n)]
+    path = str(tmp_path_factory.mktemp("growing") / "t.parquet")
+    pq.write_table(pa.table(table), path, row_group_size=1_000)
+    return path
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "values": {"exclude": ["f", "w"]},
+    "weights": {"sample_weight": "w"},
+    "pairs": {"pairs": True, "columns": ["c*"]},
+    "cells": {"cells": True},
+    "folds": {"folds": 4},
+    "folds-by-column": {"folds": "f"},
+    "scatter": {"scatter": True, "columns": ["x"]},
+    "skip": {"pairs": True, "columns": ["c*"], "on_error": "skip"},
+}
+
+
+def least_limit(data: str, **options: Any) -> int:
+    """Return a limit within which one thread counts, little more than it needs."""
+    limit = 1
+    while True:
+        try:
+            fb.count(data, "y", threads=1, memory_limit=limit, **options)
+        except MemoryLimitError as error:
+            said = int(str(error).split("needs ")[1].split(" ")[0].replace(",", ""))
+            assert said > limit
+            limit = max(said, limit * 5 // 4)
+        else:
+            return limit
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_threads__never_refuse_what_one_counts(options: dict[str, Any], growing: str) -> None:
+    expected, limit = fb.count(growing, "y", threads=1, **options), least_limit(growing, **options)
+    for threads in (2, 8, 16):
+        found = fb.count(growing, "y", threads=threads, memory_limit=limit, **options)
+        assert found.schema == expected.schema
+        assert [*found.parts] == [*expected.parts]
+        for name, part in expected.parts.items():
+            for key, array in part.arrays().items():
+                np.testing.assert_array_equal(found.parts[name].arrays()[key], array)
+        assert found.folds == expected.folds
+        assert found.fold_names == expected.fold_names
+        assert found.dropped_rows == expected.dropped_rows
+        assert found.provenance == expected.provenance
+        assert [*found.ledger] == [*expected.ledger]
+
+
+def test_a_checkpoint__goes_on_when_fewer_threads_count(growing: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"pairs": True, "columns": ["c*"]}
+    given = {"memory_limit": least_limit(growing, **options), "checkpoint_seconds": 0}
+    told: list[int] = []
+    found = fb.count(
+        *(growing, "y"),
+        **(options | given),
+        threads=4,
+        checkpoint=tmp_path / "kept",
+        progress=told.append,
+    )
+    assert sum(told) > 20_000
+    assert found == fb.count(growing, "y", **options)
+
+
+def test_what_one_thread_cannot_count__is_refused_in_the_same_words(growing: str) -> None:
+    given: dict[str, Any] = {"columns": ["c0"], "domains": {"c0": [str(k) for k in range(5_000)]}}
+    said = set()
+    for threads in (1, 8):
+        with pytest.raises(MemoryLimitError, match="column 'c0' with 5000 values") as error:
+            fb.count(growing, "y", threads=threads, memory_limit=9_000, **given)
+        said.add(str(error.value))
+    assert len(said) == 1
+    # What is known of the values by then depends on the threads.
+    with pytest.raises(MemoryLimitError, match="group its values, or raise memory_limit"):
+        fb.count(growing, "y", pairs=True, columns=["c*"], threads=8, memory_limit=100_000)
+
+
+def test_rows_that_can_be_read_once__are_refused_with_the_threads_that_may_do(
+    growing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "SLACK", 1 << 30)  # reading is for many threads
+    given: dict[str, Any] = {"pairs": True, "columns": ["c*"]}
+    given["memory_limit"] = least_limit(growing, **given)
+    rows = pq.read_table(growing)
+    with pytest.raises(MemoryLimitError, match="set threads=1, or raise memory_limit"):
+        fb.count(rows.to_reader(1_000), "y", threads=8, **given)
+    found = fb.count(rows.to_reader(1_000), "y", threads=1, **given)
+    assert found.pairs == fb.count(rows, "y", threads=1, **given).pairs
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "table", "array", "labels"])
 @pytest.mark.parametrize("weight", [None, "w"])
 def test_columns_one_part_after_another__are_the_same_counts(
@@ -507,6 +606,30 @@ def test_plan__tells_what_reading_takes(tmp_path: Path) -> None:
     assert fb.plan(path, "y", threads=1, memory_limit=60_000_000).reading < 60_000_000
     with pytest.raises(MemoryLimitError, match=r"reading 41 columns .* memory_limit=40,000,000"):
         fb.plan(path, "y", scatter=True, threads=1, memory_limit=40_000_000)
+
+
+@pytest.mark.parametrize("model", [fb.TAN, fb.KDB, fb.NetworkClassifier])
+def test_reading_that_does_not_fit__is_refused_before_cut_points_are_learned(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.parquet")
+    pq.write_table(numbers(SEGMENT_BLOCKS * 65_536, 40), path)
+    given: dict[str, Any] = {"threads": 1, "memory_limit": 40_000_000}
+    what = r"reading 41 columns .* memory_limit=40,000,000"
+    with pytest.raises(MemoryLimitError, match=what) as of_plan:
+        fb.plan(path, "y", pairs=True, **given)
+
+    def read(*args: object) -> None:
+        raise AssertionError("rows are read")
+
+    monkeypatch.setattr(FileSource, "segments", read)
+    for counted in ({"pairs": True}, {"families": [("x0", "x1")]}):
+        with pytest.raises(MemoryLimitError) as of_count:
+            fb.count(path, "y", **counted, **given)
+        assert str(of_count.value) == str(of_plan.value)
+    with pytest.raises(MemoryLimitError) as of_fit:
+        model(**given).fit(path, "y")
+    assert str(of_fit.value) == str(of_plan.value)
 
 
 def test_models_without_folds__leave_room_or_stay_out() -> None:

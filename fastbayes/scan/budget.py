@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,22 +217,40 @@ class Budget:
     limit
         Bytes; None for half of the machine's memory, and for no limit where all that is wanted
         stays small.
-    copies
-        Sets of statistics, one for each thread and one of the result.
+    threads
+        Threads with a set of statistics each; the result is one more.
     wanted
         What is counted.
     besides
         Bytes that are taken by what is no count.
+    least
+        Sets that there are even on one thread.
+
+    Attributes
+    ----------
+    reading
+        Bytes that the threads take for what they read.
+    fewer
+        After a refusal on how many threads counts may fit: half of them, or half of these, and so
+        on; 0 if on none.
     """
 
-    def __init__(self, limit: int | None, copies: int, wanted: Wanted, besides: int = 0) -> None:
+    def __init__(
+        self, limit: int | None, threads: int, wanted: Wanted, besides: int = 0, least: int = 2
+    ) -> None:
         limited = any(REGISTRY[name].limited for name in wanted)
         self.limit = default_limit() if limit is None and limited else limit
         self.given = limit is not None
         self.over = "half of this machine's memory" if limit is None else "memory_limit"
-        self.copies, self.wanted, self.besides = copies, wanted, besides
+        self.threads, self.wanted, self.besides, self._least = threads, wanted, besides, least
+        self.reading = self.fewer = 0
         self.gaps = False
         self.missing: NDArray[np.bool_] | None = None
+
+    def begin(self, share: ReadShare, besides: int) -> None:
+        """Count rows that are read so, beside what takes so many bytes."""
+        self.threads, self.reading, self.missing = share.threads, share.charged, None
+        self.besides, self.fewer = besides, 0
 
     def foreseen(self, encoder: Encoder) -> int:
         """Refuse what the schema alone tells to be too much; return the bytes that it foretells.
@@ -245,9 +263,11 @@ class Budget:
         sizes = np.array([max(1, len(book or ())) for _, book in books], np.int64)
         n_classes = 1 if encoder.target is None else max(1, len(encoder.target))
         shape = Shape(sizes, len(encoder.features) - len(sizes), n_classes)
-        needs = needs_of(self.wanted, Room(shape, sizes, self.copies, 1, gaps=False))
-        self._refuse_over(needs, shape, sizes, [name for name, _ in books])
-        return total_of(needs)
+        room = Room(shape, sizes, self._sets(self.threads), 1, gaps=False)
+        total = total_of(needs_of(self.wanted, room))
+        if self._exceeded(total):
+            self._refuse(room, sizes, [name for name, _ in books])
+        return total
 
     def check(self, encoder: Encoder, shape: Shape, rows: LookedUp) -> None:
         """Refuse what adding rows needs."""
@@ -257,21 +277,41 @@ class Budget:
         known = np.array([len(book) for book in encoder.books], dtype=np.int64)
         columns = len(encoder.features)
         n = math.inf if encoder.cells is None or not columns else encoder.cells / columns
-        room = Room(shape, known + self.missing, self.copies, n)
-        needs = needs_of(self.wanted, room)
-        if total_of(needs) + self.besides > self.limit:
+        room = Room(shape, known + self.missing, self._sets(self.threads), n)
+        if self._exceeded(total_of(needs_of(self.wanted, room))):
             # Missing numbers are looked for only where they would need too much.
             self.gaps = self.gaps or has_gaps(rows)
-            needs = needs_of(self.wanted, room._replace(gaps=self.gaps))
-        self._refuse_over(needs, shape, known, [book.name for book in encoder.books])
+            room = room._replace(gaps=self.gaps)
+            if self._exceeded(total_of(needs_of(self.wanted, room))):
+                self._refuse(room, known, [book.name for book in encoder.books])
 
-    def _refuse_over(
-        self, needs: Mapping[str, Need], shape: Shape, known: NDArray[np.int64], names: list[str]
-    ) -> None:
-        """Refuse needs that exceed the limit; columns of these names have so many values known."""
-        need = total_of(needs) + self.besides
-        if self.limit is None or need <= self.limit:
-            return
+    def _sets(self, threads: int) -> int:
+        return max(threads + 1, self._least)
+
+    def _exceeded(self, counts: int) -> bool:
+        """Return whether so many bytes of counts, and what is there besides, exceed the limit."""
+        return self.limit is not None and counts + self.besides + self.reading > self.limit
+
+    def _refused(self, counts: Callable[[int], int]) -> int:
+        """Return how many sets are refused: those of all threads where fewer may do, else of one.
+
+        `counts` returns the bytes of so many.
+        """
+        fewer = self.threads // 2
+        # How little these take for reading is seen when they read.
+        while fewer and self._exceeded(counts(self._sets(fewer)) - self.reading):
+            fewer //= 2
+        self.fewer = fewer
+        return self._sets(self.threads if fewer else 1)
+
+    def _refuse(self, room: Room, known: NDArray[np.int64], names: list[str]) -> NoReturn:
+        """Refuse counts of a shape, of columns of these names with so many values known."""
+
+        def needed(sets: int) -> dict[str, Need]:
+            return needs_of(self.wanted, room._replace(copies=sets))
+
+        needs, shape = needed(self._refused(lambda sets: total_of(needed(sets)))), room.shape
+        need = total_of(needs) + self.besides + self.reading
         most = {n: max(int(x.columns.max(initial=0)), x.numbers) for n, x in needs.items() if n}
         # Of equals the last, which counts more columns at once.
         name = max(reversed(most), key=lambda name: most[name])
@@ -285,8 +325,12 @@ class Budget:
         )
         raise MemoryLimitError(
             f"{kind.work} needs {need:,} bytes, over {self.over}={self.limit:,}: {what} the most; "
-            "leave it out with `columns`, group its values, or raise memory_limit"
+            f"leave it out with `columns`, group its values, {self._or_fewer()}or raise "
+            "memory_limit"
         )
+
+    def _or_fewer(self) -> str:
+        return f"set threads={self.fewer}, " * bool(self.fewer)
 
     def check_held(self, parts: GrowingStatistics) -> None:
         """Refuse what has grown too large: how many cells occur only rows tell."""
@@ -294,11 +338,13 @@ class Budget:
         if self.limit is None:
             return
         found = [part.unforeseen() for part in parts.held.values()]
-        if (need := self.besides + self.copies * sum(n for n, _ in found)) > self.limit:
+        each = sum(n for n, _ in found)
+        if self._exceeded(self._sets(self.threads) * each):
+            need = self._refused(lambda sets: sets * each) * each + self.besides + self.reading
             raise MemoryLimitError(
                 f"counting cells needs {need:,} bytes and more, over {self.over}={self.limit:,}: "
-                f"{max(found)[1]}; leave some out with `columns`, group their values, or raise "
-                "memory_limit"
+                f"{max(found)[1]}; leave some out with `columns`, group their values, "
+                f"{self._or_fewer()}or raise memory_limit"
             )
 
 

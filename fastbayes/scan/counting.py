@@ -144,8 +144,9 @@ def count(
     memory_limit
         Bytes that the call may add to the process: counts, what is read and decoded at a time,
         what waits for other threads. With less, fewer threads read less at a time, or some columns
-        after others; no result changes. By default counts of pairs and the like may take half of
-        the machine's memory, and reading 1 GiB, which very wide blocks exceed.
+        after others, and rows are read again where counts of each thread turn out not to fit; no
+        result changes. By default counts of pairs and the like may take half of the machine's
+        memory, and reading 1 GiB, which very wide blocks exceed.
     on_error
         "stop", or "skip" to leave out parts of files that cannot be read, and files whose columns
         conflict with those of the others; `provenance` and the log name them. `Files` has
@@ -288,8 +289,8 @@ def count(
                 "that have them (schema)"
             )
         # A scan for cut points would be in vain if there were no room for the counts.
-        sized = [n for n in asked.names if n not in ("families", "cells", "cell_scatter")]
-        engine.foreseen(opened, encoder, sized, threads, memory_limit)
+        unbound = ("families", "cells", "cell_scatter")
+        engine.foreseen(opened, encoder, asked.names, threads, memory_limit, unbound)
     how: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     how |= {"on_error": on_error, "progress": progress}
     keeper = None

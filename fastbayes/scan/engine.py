@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ from fastbayes.scan.segment_counts import SegmentCounts
 from fastbayes.statistics.base import Room, Statistic
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.parts import GrowingStatistics, Wanted
-from fastbayes.statistics.registry import kind_of
+from fastbayes.statistics.registry import kind_of, wanting
 from fastbayes.statistics.value_counts import ValueCounts
 
 # Blocks that are looked up at once where Python goes over them: more would save little.
@@ -98,11 +98,15 @@ def share_of(
 def foreseen(
     source: Source,
     encoder: Encoder,
-    names: Iterable[str],
+    names: Sequence[str],
     threads: int | None,
     memory_limit: int | None,
+    unbound: Collection[str] = (),
 ) -> list[ReadShare]:
     """Return how rows are going to be read to be counted, all columns or some after others.
+
+    Counts that are `unbound` are not refused: some may be made after others, or rows tell their
+    sizes.
 
     Raises
     ------
@@ -111,9 +115,11 @@ def foreseen(
         column.
     """
     check_limit(memory_limit)
-    threads = resolved_threads(threads)
-    budget = Budget(memory_limit, threads + 1, {name: {} for name in names})
-    return [share for _, share in _runs(source, encoder, budget, threads, memory_limit, apart=True)]
+    bound: Wanted = {name: {} for name in names if name not in unbound}
+    budget = Budget(memory_limit, resolved_threads(threads), bound)
+    cut, apart = bool(wanting(names, "bins")), all(kind_of(name).by_column for name in names)
+    runs = _runs(source, encoder, budget, memory_limit, apart=apart, cut=cut)
+    return [share for _, share in runs]
 
 
 def left_for_pairs(
@@ -154,8 +160,11 @@ def scan(
     classless: bool = False,
     folds: Folds | None = None,
     besides: int = 0,
+    fewer: bool = True,
 ) -> Statistics:
     """Count a source once and return its statistics.
+
+    Where counts turn out not to fit for each thread, the rows are counted anew on fewer threads.
 
     Parameters
     ----------
@@ -175,6 +184,8 @@ def scan(
         Count these apart, too; not with a checkpoint.
     besides
         Bytes within the limit that are held already.
+    fewer
+        Whether that is done: else the caller has a better way for what does not fit for each.
 
     Returns
     -------
@@ -208,47 +219,36 @@ def scan(
     kept = None if checkpoint is None else checkpoint.load()
     if kept is not None and kept.complete:
         return kept.statistics
-    threads = resolved_threads(threads)
     encoder.expect(source.n_rows, _tables_of_whole(encoder, wanted))
-    budget = Budget(memory_limit, threads + 1, wanted, besides)
+    # When folds are told apart, their counts stand beside those of all, and sums of them, too.
+    least = 2 if folds is None else 3
     apart = checkpoint is None and folds is None and on_error == "stop"
-    runs = _runs(source, encoder, budget, threads, memory_limit, apart=apart)
-    crossing = None if folds is None else Crossing(folds)
-    totals: list[tuple[Encoder, GrowingStatistics]] = []
-    counted = None
-    for part, share in runs:
-        budget.besides = besides + share.charged + sum(total.nbytes for _, total in totals)
-        # When folds are told apart, their counts stand beside those of all, and sums of them, too.
-        budget.copies = max(share.threads + 1, 1 if crossing is None else 3)
-        budget.missing = None
-        logger.debug(
-            "plan: count %s of %d columns of %s on %d threads, reading takes about %s",
-            *(
-                ", ".join(wanted).replace("_", " "),
-                len(part.features),
-                source.description,
-                share.threads,
-            ),
-            size(share.held),
-        )
-        if totals:  # what other columns were decoded to is no use any more
-            release()
-        before, counted = (
-            counted,
-            _scanned(
-                *(share, part, budget),
+    threads = resolved_threads(threads)
+    while True:
+        budget = Budget(memory_limit, threads, wanted, besides, least)
+        runs = _runs(source, encoder, budget, memory_limit, apart=apart, fewer=fewer)
+        crossing = None if folds is None else Crossing(folds)
+        try:
+            counted, totals = _run_by_run(
+                *(source, runs, budget),
                 progress=progress,
                 unlabelled=unlabelled,
                 on_error=on_error,
                 checkpoint=checkpoint,
                 kept=kept,
                 crossing=crossing,
-            ),
-        )
-        if before is not None and before[1:] != counted[1:]:
-            raise DataError(f"{source.description} changed while it was read; count again")
-        totals.append((part, counted.parts))
-    assert counted is not None
+            )
+            break
+        except MemoryLimitError as error:
+            if not (fewer and budget.fewer and source.rereadable):
+                raise
+            logger.info("%s; the rows are counted anew with threads=%d", error, budget.fewer)
+        release()
+        threads = budget.fewer
+        if unlabelled is not None:
+            unlabelled.clear()
+        if checkpoint is not None:
+            kept = checkpoint.load()
     _check_classes(encoder, counted.rows, counted.dropped, classless=classless)
     result = _finished(encoder, totals, counted.dropped, counted.provenance, crossing)
     provenance = (*result.provenance, *source.left_out())
@@ -258,6 +258,37 @@ def scan(
     if checkpoint is not None:
         checkpoint.save(Progressed(0, counted.rows, result, complete=True))
     return result
+
+
+def _run_by_run(
+    source: Source,
+    runs: Sequence[tuple[Encoder, ReadShare]],
+    budget: Budget,
+    **how: Any,
+) -> tuple[_Total, list[tuple[Encoder, GrowingStatistics]]]:
+    """Return what the last run gave, and the counts of each; arguments as of `_scanned`."""
+    totals: list[tuple[Encoder, GrowingStatistics]] = []
+    counted, besides = None, budget.besides
+    for part, share in runs:
+        budget.begin(share, besides + sum(total.nbytes for _, total in totals))
+        logger.debug(
+            "plan: count %s of %d columns of %s on %d threads, reading takes about %s",
+            *(
+                ", ".join(budget.wanted).replace("_", " "),
+                len(part.features),
+                source.description,
+                share.threads,
+            ),
+            size(share.held),
+        )
+        if totals:  # what other columns were decoded to is no use any more
+            release()
+        before, counted = counted, _scanned(share, part, budget, **how)
+        if before is not None and before[1:] != counted[1:]:
+            raise DataError(f"{source.description} changed while it was read; count again")
+        totals.append((part, counted.parts))
+    assert counted is not None
+    return counted, totals
 
 
 def _check_classes(encoder: Encoder, rows: int, dropped: float, *, classless: bool) -> None:
@@ -377,17 +408,48 @@ def _runs(
     source: Source,
     encoder: Encoder,
     budget: Budget,
-    threads: int,
     limit: int | None,
     *,
     apart: bool,
+    cut: bool = False,
+    fewer: bool = True,
 ) -> list[tuple[Encoder, ReadShare]]:
     """Return how all columns are read at once or, where they do not fit, some after others.
 
-    That can be where each column is counted for itself; `apart` is whether nothing else is against
-    it. Raises MemoryLimitError where what the schema and the footers tell does not fit.
+    Raises MemoryLimitError where what the schema and the footers tell does not fit.
+
+    Parameters
+    ----------
+    source, encoder, budget, limit
+        Of the scan.
+    apart
+        Whether nothing is against the latter, which can be where each column is counted for itself.
+    cut
+        Whether numbers are yet to be cut into bins.
+    fewer
+        Whether fewer threads than the budget's may count, if these do not fit.
     """
-    width, m = encoded_width(encoder), len(encoder.features)
+    while True:
+        try:
+            return _runs_on_all(source, encoder, budget, limit, apart=apart, cut=cut)
+        except MemoryLimitError:
+            if not fewer or budget.threads == 1:
+                raise
+        budget.threads //= 2
+
+
+def _runs_on_all(
+    source: Source,
+    encoder: Encoder,
+    budget: Budget,
+    limit: int | None,
+    *,
+    apart: bool,
+    cut: bool,
+) -> list[tuple[Encoder, ReadShare]]:
+    """Return the runs on all threads of the budget, so far as reading allows; see `_runs`."""
+    m, threads = len(encoder.features), budget.threads
+    width = encoded_width(encoder) + cut * (m - len(encoder.books))
     counts = budget.besides + budget.foreseen(encoder)
     whole, n = ReadShare.within(source, threads, limit, counts, width), 1
     beside = [None if encoder.target is None else encoder.target.name, encoder.weight]

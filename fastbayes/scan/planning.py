@@ -112,7 +112,7 @@ class Plan:
         Bytes of the counts of each column; of a pair's, each of the two has half, of a triple's a
         third.
     total
-        Bytes of all counts, one copy per worker thread and one of the result included.
+        Bytes of all counts, one copy per thread that counts and one of the result included.
     n_rows
         Rows of the source, None where it does not tell.
     n_classes
@@ -212,7 +212,7 @@ def plan(
     MemoryLimitError
         When reading and the total without pairs exceed `memory_limit`; the message names the
         largest column.
-        With pairs `PairPlan.scans` tells: AODE and SPODE need 1.
+        With pairs `PairPlan.scans` tells: AODE and SPODE need 1, on fewer `threads` if need be.
     SchemaError
         When the source can be read only once.
 
@@ -251,8 +251,8 @@ def plan(
     named = {"values": True, "moments": True, "pairs": pairs, "triples": triples}
     asked = with_companions({**named, "scatter": scatter, "sketches": kinds.sketched})
     # Of pairs those that fit are counted, in several scans: they are refused by no plan.
-    bound = [name for name in asked if name != "pairs"]
-    shares = engine.foreseen(opened, encoder, bound, threads, memory_limit)
+    unbound = ("pairs",)
+    shares = engine.foreseen(opened, encoder, asked, threads, memory_limit, unbound)
     head, place = None, Place("", 0)
     for segment in opened.segments(BLOCK_ROWS):
         head = next((block for block in segment.batches() if block.num_rows), None)
@@ -270,11 +270,19 @@ def plan(
         known = encoder.look_up(head, place)
         missing, gaps = known.missing, has_gaps(known)
     shape = capacity(encoder)
-    share = max(shares, key=lambda each: each.held)
-    copies = share.threads + 1
     widths = np.array([len(book) for book in encoder.books], np.int64) + missing
     most = math.inf if opened.n_rows is None else opened.n_rows
-    needs = needs_of({name: {} for name in asked}, Room(shape, widths, copies, most, gaps))
+    while True:
+        share = max(shares, key=lambda each: each.held)
+        copies = share.threads + 1
+        needs = needs_of({name: {} for name in asked}, Room(shape, widths, copies, most, gaps))
+        alone = total_of({name: need for name, need in needs.items() if name not in unbound})
+        fits = memory_limit is None or alone + share.charged <= memory_limit
+        if fits or share.threads == 1:
+            break
+        # As `scan` goes on.
+        fewer = share.threads // 2
+        shares = engine.foreseen(opened, encoder, asked, fewer, memory_limit, unbound)
     rows = 0 if head is None else head.num_rows
     of_pairs = None
     if "pairs" in asked:
@@ -291,8 +299,7 @@ def plan(
     number = sum(need.numbers for need in needs.values()) // max(1, shape.n_numeric)
     sizes = {f.name: number if book is None else next(size) for f, book in encoder.features}
     total = total_of(needs)
-    alone = total - (0 if of_pairs is None else of_pairs.total)
-    if memory_limit is not None and alone + share.charged > memory_limit:
+    if not fits:
         name = max(sizes, key=lambda n: sizes[n])
         raise MemoryLimitError(
             f"counting needs {total:,} bytes, over memory_limit={memory_limit:,}: column {name!r} "

@@ -136,13 +136,15 @@ class CountedScans(Scans):
         wanted: Wanted,
         known: Schema | None = None,
         folds: Folds | None = None,
+        *,
+        fewer: bool = True,
     ) -> Statistics:
         """Return what was counted, or scan once."""
         had = self.have.parts
         if folds is None and all(name in had and not wanted[name] for name in wanted):
             parts = {name: had[name] for name in wanted}
             return replace(self.have, parts=parts, folds=(), fold_names=())
-        found = super().count(model, wanted, known or self.have.schema, folds)
+        found = super().count(model, wanted, known or self.have.schema, folds, fewer=fewer)
         # The very schema of the counts: that of a fold is not held once for each model.
         found = replace(found.aligned(self.have.schema), schema=self.have.schema)
         if found.values.allclose(self.have.values, 1e-12):
@@ -553,7 +555,8 @@ class ComparisonRunner:
             **self.options,
         )
         if whole:
-            self.n_read = sum(read)
+            # Some may be read more than once.
+            self.n_read = sum(read) if source.n_rows is None else source.n_rows
         return found
 
     def _fit(self, runner: Runner) -> None:

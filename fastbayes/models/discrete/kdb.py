@@ -19,6 +19,7 @@ from fastbayes.models.estimator.parameters import MAX_ITER, fitted, parameter, t
 from fastbayes.models.estimator.smoothing import CountTables
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.family_counts import ABOVE
+from fastbayes.statistics.parts import Wanted
 
 logger = logging.getLogger("fastbayes")
 
@@ -164,6 +165,9 @@ class KDB(BackOff):
         cells = CountTables(stats.values, pairs, missing=self.missing, unseen=self.unseen)
         return k_dependent(cells, stats.schema.names, int(self.k))
 
+    def _counted_first(self) -> tuple[str, ...]:
+        return ("values", "pairs") if self.k else ("values",)
+
     def _scanned(self, scans: Scans) -> Statistics:
         if not scans.first:
             return self._same_families(scans)
@@ -172,7 +176,8 @@ class KDB(BackOff):
         if self.select is not None:
             scans.check_rereadable(f"KDB(select={self.select!r}) takes one more scan")
         try:
-            found = scans.count(self, {"values": {}, "pairs": {}} if self.k else {"values": {}})
+            wanted: Wanted = {name: {} for name in self._counted_first()}
+            found = scans.count(self, wanted, fewer=not (self.k and scans.source.rereadable))
             families = self._structure(found)
             counted = from_pairs(found, families) if self.k <= 1 else None
         except MemoryLimitError as error:

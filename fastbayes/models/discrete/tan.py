@@ -244,11 +244,11 @@ class TAN(BackOff, TreeClassifier):
         return stats
 
     def _scanned(self, scans: Scans) -> Statistics:
-        try:
+        if not (scans.first and scans.source.rereadable):
             return super()._scanned(scans)
+        try:
+            return scans.count(self, {name: {} for name in self._statistics}, fewer=False)
         except MemoryLimitError as error:
-            if not (scans.first and scans.source.rereadable):
-                raise
             logger.info("%s; the tree is found in several scans", error)
             return counts_of_tree(self, scans, self._tree)
 

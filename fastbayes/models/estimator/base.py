@@ -330,8 +330,13 @@ class Scans:
         wanted: Wanted,
         known: Schema | None = None,
         folds: Folds | None = None,
+        *,
+        fewer: bool = True,
     ) -> Statistics:
-        """Scan once; `known` is the schema that an earlier scan of the same rows found."""
+        """Scan once; `known` is the schema that an earlier scan of the same rows found.
+
+        `fewer` is as in `engine.scan`.
+        """
         encoder = self.learning(cuts=self.cuts)
         if known is not None:
             encoder.know(known)
@@ -347,6 +352,7 @@ class Scans:
             classless=not self.first,
             folds=folds,
             besides=self.besides(),
+            fewer=fewer,
         )
 
     def places(self, names: Sequence[str]) -> list[int]:
@@ -616,10 +622,11 @@ class Classifier(TableRows):
         progress: Progress | None = None,
     ) -> Scans:
         """Return scans over a source, once it is known where its numeric columns are cut."""
-        cuts = None
-        if first and self._at_once:
-            engine.foreseen(source, learning(), self._statistics, self.threads, self.memory_limit)
-        if (to_cut := self._to_cut(learning(), None if first else self.schema_)) is not None:
+        cuts, encoder = None, learning()
+        if first:
+            given = encoder, self._counted_first(), self.threads, self.memory_limit
+            engine.foreseen(source, *given, () if self._at_once else ("pairs", "families"))
+        if (to_cut := self._to_cut(encoder, None if first else self.schema_)) is not None:
             cuts = numeric_cuts(
                 source,
                 *to_cut,
@@ -628,6 +635,10 @@ class Classifier(TableRows):
                 progress=progress,
             )
         return Scans(source, learning, cuts, [], first, progress)
+
+    def _counted_first(self) -> tuple[str, ...]:
+        """Return the names of the statistics that the first scan counts."""
+        return self._statistics
 
     def _to_cut(self, encoder: Encoder, known: Schema | None = None) -> tuple[Encoder, Any] | None:
         """Return an encoder of the columns that are cut into bins, and how; None without such.
