@@ -123,6 +123,9 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
 def why_not_found(fs: pafs.FileSystem, path: str) -> str:
     """Return why there is no file at a path: of HTTP what its server answers, if anything."""
     missing = "no such file or directory"
+    if isinstance(fs, pafs.LocalFileSystem) and os.path.islink(path):
+        target = os.readlink(path)
+        return f"{missing}: the link leads to {target}, which is gone; restore it or remove the link"
     if scheme_of(path) not in WEB:
         return missing
     try:
