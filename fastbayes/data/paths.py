@@ -17,8 +17,9 @@ import pyarrow.fs as pafs
 from fastbayes.core.errors import DataError, FileFormatError, refuse
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import digest_of
-from fastbayes.data.filesystems import CHECK, answered, file_system, why_not_found
+from fastbayes.data.filesystems import answered, file_system, why_not_found
 from fastbayes.data.segments import FileChangedError, OnError, leaving_out, reading
+from fastbayes.data.store_errors import CHECK
 
 FORMATS = {
     "parquet": "parquet", "pq": "parquet", "parq": "parquet",
@@ -201,7 +202,7 @@ def _resolve(
 
     remote = scheme_of(name) not in (None, "file", "memory")
     with reading(name, CHECK if remote else ""):
-        fs, path, info = answered(name, ask) if remote else ask()
+        fs, path, info = answered(name, ask, storage_options) if remote else ask()
         if info.type == pafs.FileType.NotFound:
             wild = _wildcard(path)
             if wild is None:
