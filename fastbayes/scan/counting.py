@@ -140,12 +140,14 @@ def count(
     filesystem
         A pyarrow or fsspec file system for paths.
     threads
-        Worker threads, all processors by default; they never change a bit of the result.
+        Worker threads; by default one for each processor that the process may use, by its container's
+        quota, too. They never change a bit of the result.
     memory_limit
         Bytes that the call may add to the process: counts, what is read and decoded at a time,
         what waits for other threads. With less, fewer threads read less at a time, or some columns
         after others; no result changes. By default counts of pairs and the like may take half of
-        the machine's memory, and reading 1 GiB, which very wide blocks exceed.
+        the machine's memory, or of its container's, and reading 1 GiB, which very wide blocks
+        exceed.
     on_error
         "stop", or "skip" to leave out parts of files that cannot be read, and files whose columns
         conflict with those of the others; `provenance` and the log name them. `Files` has
