@@ -106,6 +106,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 for kind, body, why in (
     ("application/json", b'{"carrier": "AA"}', "no column"),
     ("application/json", b"{", "Expecting"),
+    ("application/json", b"[" * 100_000, "recursion"),
     (ARROW, b"x", "Corrupted"),
 ):
     try:
