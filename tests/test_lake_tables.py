@@ -13,6 +13,7 @@ import pytest
 from commands import fails, run
 
 import fastbayes as fb
+from fastbayes.engines.shares import part
 
 TABLE = pa.table(
     {
@@ -69,10 +70,31 @@ def test_delta__a_partition_of_it_is_not_read_with_its_deleted_rows(
     assert sum(fb.count(file, "y").n_rows for file in left.file_uris()) == 20
 
 
+def test_delta__has_no_files_in_the_ledger(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    path, table = str(tmp_path / "t"), pa.table({"x": ["a", "b", "b"], "y": ["k", "l", "k"]})
+    deltalake.write_deltalake(path, table)
+    files = deltalake.DeltaTable(path).file_uris()
+    named = fb.count(path, "y", batch="first")
+    for count in (
+        lambda source: fb.count(source, "y", update=named),
+        lambda source: fb.count(part(source, 1, 2), "y"),
+        lambda source: fb.count(source, "y", checkpoint=tmp_path / "c"),
+    ):
+        with pytest.raises(fb.DataError, match=r"pass paths: of a Delta table .* file_uris\(\)"):
+            count(path)
+        count(files)
+    assert fb.count(path, "y", update=named, batch="first") == named
+    with pytest.raises(fb.DataError, match="first is in statistics 1 already"):
+        fb.merge([named, fb.count(path, "y", batch="first")])
+
+
 def exchange_names(path: Path, mode: str, protocol: dict[str, Any]) -> None:
-    """Write what `ALTER TABLE ... RENAME COLUMN` writes that gives two columns each other's name."""
+    """Write what is written where two columns are renamed, each to the name of the other."""
     log = path / "_delta_log" / f"{0:020}.json"
-    data = next(e["metaData"] for e in map(json.loads, log.read_text().splitlines()) if "metaData" in e)
+    data = next(
+        e["metaData"] for e in map(json.loads, log.read_text().splitlines()) if "metaData" in e
+    )
     schema = json.loads(data["schemaString"])
     names = [column["name"] for column in schema["fields"]]
     for i, (column, name) in enumerate(zip(schema["fields"], reversed(names), strict=True)):
@@ -80,7 +102,10 @@ def exchange_names(path: Path, mode: str, protocol: dict[str, Any]) -> None:
         column["metadata"] = {f"delta.columnMapping.{key}": stored[key] for key in stored}
         column["name"] = name
     data["schemaString"] = json.dumps(schema)
-    data["configuration"] = {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "2"}
+    data["configuration"] = {
+        "delta.columnMapping.mode": mode,
+        "delta.columnMapping.maxColumnId": "2",
+    }
     entries = {"protocol": protocol}, {"metaData": data}
     log.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, entries)))
 
@@ -116,7 +141,9 @@ def test_delta__whose_columns_go_by_ids_is_refused(
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(tmp_path / "t", pa.table({"x": ["a", "b"], "y": ["k", "l"]}))
     exchange_names(tmp_path / "t", "id", protocol)
-    with pytest.raises(fb.DataError, match=r"/t/? \(Delta, version 1\): .* go by ids .* mode 'name'"):
+    with pytest.raises(
+        fb.DataError, match=r"/t/? \(Delta, version 1\): .* go by ids .* mode 'name'"
+    ):
         fb.count(tmp_path / "t", "y")
 
 

@@ -143,7 +143,9 @@ def why_not_found(fs: pafs.FileSystem, path: str) -> str:
     missing = "no such file or directory"
     if isinstance(fs, pafs.LocalFileSystem) and os.path.islink(path):
         target = os.readlink(path)
-        return f"{missing}: the link leads to {target}, which is gone; restore it or remove the link"
+        return (
+            f"{missing}: the link leads to {target}, which is gone; restore it or remove the link"
+        )
     if scheme_of(path) not in WEB:
         return missing
     try:

@@ -46,9 +46,9 @@ def open_delta(
         mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
         refuse(
             mapping == "id",
-            f"{name}: its files' columns go by ids (delta.columnMapping.mode = 'id'), and deltalake "
-            "takes them by names; write it again in mode 'name', or pass its rows as another "
-            "library reads them",
+            f"{name}: columns of its files go by ids (delta.columnMapping.mode = 'id'), and "
+            "deltalake takes them by names; write it again in mode 'name', or pass its rows as "
+            "another library reads them",
         )
         if mapping == "none":
             with suppress(errors.DeltaProtocolError):

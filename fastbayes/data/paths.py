@@ -36,6 +36,8 @@ DELTA = (
     "holds a Delta table, whose directories have deleted rows, too; pass "
     "deltalake.DeltaTable(...), or what its to_pyarrow_dataset() is when filtered"
 )
+# What to pass where files are needed, as messages end.
+FILES = "pass paths: of a Delta table without deletion vectors, those of its file_uris()"
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")

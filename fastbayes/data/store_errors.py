@@ -39,7 +39,5 @@ def store_error(origin: str, said: str) -> DataError:
     if _GONE.search(said):
         return DataError(f"{origin}: no such file or directory")
     if "ACCESS_DENIED" in said:
-        return DataError(
-            f"{origin}: {said}; check permissions and credentials (`storage_options`)"
-        )
+        return DataError(f"{origin}: {said}; check permissions and credentials (`storage_options`)")
     return StoreError(f"{origin}: {said}; {'try again later' if is_busy(said) else CHECK}")

@@ -19,6 +19,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
 from fastbayes.data.memory import is_name
+from fastbayes.data.paths import FILES
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.density_spec import DensitySpec
@@ -140,8 +141,8 @@ def count(
     filesystem
         A pyarrow or fsspec file system for paths.
     threads
-        Worker threads; by default one for each processor that the process may use, by its container's
-        quota, too. They never change a bit of the result.
+        Worker threads; by default one for each processor that the process may use, by the quota of
+        its container, too. They never change a bit of the result.
     memory_limit
         Bytes that the call may add to the process: counts, what is read and decoded at a time,
         what waits for other threads. With less, fewer threads read less at a time, or some columns
@@ -298,7 +299,7 @@ def count(
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
-                f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
+                f"{opened.description}: a checkpoint needs files, whose changes show; {FILES}"
             )
         keeper = Checkpoint(checkpoint, opened.versions, checkpoint_seconds)
     with nullcontext() if keeper is None else keeper.alone():
