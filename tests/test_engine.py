@@ -26,6 +26,7 @@ from making import cells, cells_of, random_stream, random_table
 import fastbayes as fb
 from fastbayes.core.batch import BLOCK_ROWS
 from fastbayes.core.errors import DataError, MemoryLimitError
+from fastbayes.core.machine import usable_processors
 from fastbayes.core.threads import (
     default_threads,
     in_order,
@@ -573,7 +574,7 @@ def test_threads__are_whole_numbers(threads: Any, table: pa.Table) -> None:
 def test_threads__default(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OMP_NUM_THREADS", "LOKY_WORKER", "JOBLIB_SPAWNED_PROCESS"):
         monkeypatch.delenv(name, raising=False)
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    allowed = usable_processors()
     assert default_threads() == allowed
     assert resolved_threads(np.int64(3)) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

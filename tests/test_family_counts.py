@@ -174,7 +174,7 @@ def test_memory__is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(MemoryLimitError, match=r"that of column 'c5' with 30 values needs the"):
         fb.count(table, "y", **told, memory_limit=10**9)
     monkeypatch.setattr(budget, "default_limit", lambda: 10**8)
-    with pytest.raises(MemoryLimitError, match="half of this machine's memory=100,000,000"):
+    with pytest.raises(MemoryLimitError, match="half of the usable memory=100,000,000"):
         fb.count(table, "y", **told)
 
 

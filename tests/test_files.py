@@ -389,7 +389,7 @@ def test_read__more_than_the_machine_has(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "a.fb"
     files.write(path, {}, {"counts": np.zeros(100_000, np.int64)})
     for memory, message in ((path.stat().st_size, "holds"), (100, "a file of")):
-        monkeypatch.setattr(files, "physical_memory", lambda memory=memory: float(memory))
+        monkeypatch.setattr(files, "usable_memory", lambda memory=memory: float(memory))
         with pytest.raises(MemoryLimitError, match=rf"a\.fb: {message}"):
             files.read(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,112 @@ def test_store__that_does_not_answer(
     assert name in said
     assert "; check address, network and credentials" in said
     assert time.monotonic() - begun < 60  # it ends
+
+
+def answering(
+    monkeypatch: pytest.MonkeyPatch, status: int, code: str, wrong: Callable[[str, str], bool]
+) -> list[str]:
+    """Have the store answer so where a kind of request and a path are `wrong`; lists the kinds."""
+    answer, asked = Store.do_GET, []
+
+    def some(store: Store, *, head: bool = False) -> None:
+        kind = "HEAD" if head else "LIST" if "list-type" in store.path else "GET"
+        asked.append(kind)
+        if not wrong(kind, store.path):
+            answer(store, head)
+            return
+        said = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
+        store._answer(status, b"" if head else said, head, Content_Type="application/xml")
+
+    monkeypatch.setattr(Store, "do_GET", some)
+    return asked
+
+
+def test_s3__is_asked_again_where_it_is_busy(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = ["HEAD", "HEAD", "LIST", "GET"]  # of each kind the first ones
+
+    def busy(kind: str, _: str) -> bool:
+        if kind in left:
+            left.remove(kind)
+            return True
+        return False
+
+    with serving(lake) as host:
+        there = fb.Files("s3://bucket/lake", storage_options=KEYS | {"endpoint_override": host})
+        answering(monkeypatch, 503, "SlowDown", busy)
+        assert counted(there) == counted(lake / "bucket" / "lake")
+    assert not left
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_s3__is_asked_as_often_as_the_caller_says(
+    lake: Path, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retry = pa.fs.AwsStandardS3RetryStrategy(max_attempts=attempts)
+    with serving(lake) as host:
+        options = KEYS | {"endpoint_override": host, "retry_strategy": retry}
+        asked = answering(monkeypatch, 503, "SlowDown", lambda *_: True)
+        with pytest.raises(fb.DataError, match=r"one\.csv: .*status 503.*; try again later"):
+            counted(fb.Files("s3://bucket/one.csv", storage_options=options))
+    assert asked == ["HEAD"] * attempts
+
+
+def test_s3__may_take_as_long_as_the_caller_says(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystems, "ANSWER_SECONDS", 1.0)
+    answer, late = Store.do_GET, [True]
+
+    def first_late(store: Store, *, head: bool = False) -> None:
+        if late:
+            late.clear()
+            time.sleep(1.5)
+        answer(store, head)
+
+    monkeypatch.setattr(Store, "do_GET", first_late)
+    with serving(lake) as host:
+        options = {**KEYS, "endpoint_override": host, "request_timeout": 30}
+        assert counted(fb.Files("s3://bucket/one.csv", storage_options=options)).n_rows == 3
+        del options["request_timeout"]
+        late.append(True)
+        with pytest.raises(fb.DataError, match=r"one\.csv: .*; check address, network"):
+            counted(fb.Files("s3://bucket/one.csv", storage_options=options))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy", "skipped"),
+    [
+        (503, "SlowDown", "try again later", False),
+        (500, "InternalError", "try again later", False),
+        (400, "ExpiredToken", "check address, network and credentials", False),
+        (403, "AccessDenied", "check permissions and credentials", True),
+    ],
+)
+def test_s3__what_it_says_of_a_file(
+    lake: Path,
+    status: int,
+    code: str,
+    remedy: str,
+    skipped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only what may not be read is left out: the rest is no fault of the file."""
+
+    def wrong(kind: str, path: str) -> bool:
+        return kind == "GET" and "day%3D1" in path
+
+    with serving(lake) as host:
+        options = KEYS | {"endpoint_override": host}
+        answering(monkeypatch, status, code, wrong)
+        for mode in ("stop", "skip"):
+            there = fb.Files("s3://bucket/lake", storage_options=options, on_error=mode)
+            if skipped and mode == "skip":
+                stats = counted(there)
+                assert stats.n_rows == 600
+                assert remedy in "".join(stats.provenance)
+                continue
+            with pytest.raises(fb.DataError, match=rf"day=1/part\.parquet: AWS .*; {remedy}"):
+                counted(there)
 
 
 def test_scheme__that_nobody_knows(tmp_path: Path) -> None:

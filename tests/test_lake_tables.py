@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from commands import fails, run
 
 import fastbayes as fb
+from fastbayes.engines.shares import part
 
 TABLE = pa.table(
     {
@@ -66,6 +68,83 @@ def test_delta__a_partition_of_it_is_not_read_with_its_deleted_rows(
         == table.filter((pa.compute.field("k") == 1) & (pa.compute.field("a") < 5)).num_rows
     )
     assert sum(fb.count(file, "y").n_rows for file in left.file_uris()) == 20
+
+
+def test_delta__has_no_files_in_the_ledger(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    path, table = str(tmp_path / "t"), pa.table({"x": ["a", "b", "b"], "y": ["k", "l", "k"]})
+    deltalake.write_deltalake(path, table)
+    files = deltalake.DeltaTable(path).file_uris()
+    named = fb.count(path, "y", batch="first")
+    for count in (
+        lambda source: fb.count(source, "y", update=named),
+        lambda source: fb.count(part(source, 1, 2), "y"),
+        lambda source: fb.count(source, "y", checkpoint=tmp_path / "c"),
+    ):
+        with pytest.raises(fb.DataError, match=r"pass paths: of a Delta table .* file_uris\(\)"):
+            count(path)
+        count(files)
+    assert fb.count(path, "y", update=named, batch="first") == named
+    with pytest.raises(fb.DataError, match="first is in statistics 1 already"):
+        fb.merge([named, fb.count(path, "y", batch="first")])
+
+
+def exchange_names(path: Path, mode: str, protocol: dict[str, Any]) -> None:
+    """Write what is written where two columns are renamed, each to the name of the other."""
+    log = path / "_delta_log" / f"{0:020}.json"
+    data = next(
+        e["metaData"] for e in map(json.loads, log.read_text().splitlines()) if "metaData" in e
+    )
+    schema = json.loads(data["schemaString"])
+    names = [column["name"] for column in schema["fields"]]
+    for i, (column, name) in enumerate(zip(schema["fields"], reversed(names), strict=True)):
+        stored = {"id": i + 1, "physicalName": column["name"]}
+        column["metadata"] = {f"delta.columnMapping.{key}": stored[key] for key in stored}
+        column["name"] = name
+    data["schemaString"] = json.dumps(schema)
+    data["configuration"] = {
+        "delta.columnMapping.mode": mode,
+        "delta.columnMapping.maxColumnId": "2",
+    }
+    entries = {"protocol": protocol}, {"metaData": data}
+    log.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, entries)))
+
+
+MAPPED = [
+    {"minReaderVersion": 2, "minWriterVersion": 5},
+    {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["columnMapping"],
+        "writerFeatures": ["columnMapping"],
+    },
+]
+
+
+@pytest.mark.parametrize("protocol", MAPPED)
+def test_delta__whose_columns_were_renamed(tmp_path: Path, protocol: dict[str, Any]) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table({"x": ["a", "b", "b"], "y": ["k", "l", "k"]})
+    deltalake.write_deltalake(tmp_path / "t", table)
+    exchange_names(tmp_path / "t", "name", protocol)
+    rows = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(tmp_path / "t"))
+    said = pa.table(rows.execute("select y, x from t").read_all()).to_pydict()
+    assert said == {"y": ["a", "b", "b"], "x": ["k", "l", "k"]}
+    assert fb.count(tmp_path / "t", "y") == fb.count(pa.table(said), "y")
+    assert fb.count(deltalake.DeltaTable(tmp_path / "t", version=0), "y") == fb.count(table, "y")
+
+
+@pytest.mark.parametrize("protocol", MAPPED)
+def test_delta__whose_columns_go_by_ids_is_refused(
+    tmp_path: Path, protocol: dict[str, Any]
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"x": ["a", "b"], "y": ["k", "l"]}))
+    exchange_names(tmp_path / "t", "id", protocol)
+    with pytest.raises(
+        fb.DataError, match=r"/t/? \(Delta, version 1\): .* go by ids .* mode 'name'"
+    ):
+        fb.count(tmp_path / "t", "y")
 
 
 def test_delta__without_its_library_is_not_read_as_a_directory(

@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 import fastbayes as fb
 from fastbayes.core.errors import DataError, FileFormatError, SchemaError
 from fastbayes.data import text
+from fastbayes.data.paths import find_files
 from fastbayes.data.segments import reading, sound
 from fastbayes.data.source import open_source
 
@@ -123,6 +124,71 @@ class TestPaths:
     def test_unknown_scheme(self) -> None:
         with says(DataError, "nosuch://h/x.csv", "filesystem="):
             open_source("nosuch://h/x.csv")
+
+    @pytest.mark.parametrize(
+        ("link", "named", "gone"),
+        [
+            ("lake/b.parquet", "lake", "lake/b.parquet"),
+            ("lake/b.parquet", "lake/*.parquet", "lake/b.parquet"),
+            ("lake/b.parquet", "*/b.parquet", "lake/b.parquet"),
+            ("lake/b.parquet", "**", "lake/b.parquet"),
+            ("lake/day=1", "lake", "lake/day=1"),
+            ("lake/day=1", "lake/*/*.parquet", "lake/day=1"),
+            ("lake/day=1", "l*/day=1/*.parquet", "lake/day=1"),
+            ("lake/day=1", "**/*.parquet", "lake/day=1"),
+            ("b.parquet", "*.parquet", "b.parquet"),
+        ],
+    )
+    def test_link_to_what_is_gone(self, folder: Path, link: str, named: str, gone: str) -> None:
+        for there in ("", "lake", "lake/day=0", "less", "less/day=1"):
+            Path(there).mkdir(exist_ok=True)
+            pq.write_table(TABLE, Path(there, "a.parquet"))
+        Path("less/a.parquet").rename("less/b.parquet")
+        before = {file.path for file in find_files(named).files}
+        Path(link).symlink_to("disk")
+        said = f"{gone}: no such file or directory: the link leads to disk, which is gone"
+        for asked in (named, gone):
+            with pytest.raises(DataError, match=f"^{re.escape(said)}"):
+                find_files(asked)
+        errors: list[DataError] = []
+        assert {file.path for file in find_files(named, None, errors.append).files} == before
+        assert [str(error).startswith(said) for error in errors] == [True]
+
+    def test_link_to_what_is_gone__not_of_files_that_are_passed_over(self, folder: Path) -> None:
+        pq.write_table(TABLE, "a.parquet")
+        for name in (".b", "_b", "b.fb", "b.fbs"):
+            Path(name).symlink_to("gone")
+        assert [file.path for file in find_files(".").files] == ["./a.parquet"]
+        assert [file.path for file in find_files("**").files] == ["a.parquet"]
+        assert len(find_files("*.parquet").files) == 1
+
+    @pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b"])
+    def test_pipe_among_files(self, folder: Path, name: str) -> None:
+        Path("a.jsonl").write_text('{"x": 1}\n')
+        os.mkfifo(name)
+        for named in (".", "*"):
+            with says(FileFormatError, f"{name} is a pipe or a device"):
+                find_files(named)
+            errors: list[DataError] = []
+            assert len(find_files(named, None, errors.append).files) == 1
+            assert len(errors) == 1
+
+    @pytest.mark.parametrize("named", ["lake", "lake/*/*.parquet", "**"])
+    def test_no_permission_for_a_directory_below(self, folder: Path, named: str) -> None:
+        for day in ("day=0", "day=1"):
+            Path("lake", day).mkdir(parents=True)
+            pq.write_table(TABLE, f"lake/{day}/a.parquet")
+        folder.chmod(0o755)
+        Path("lake/day=1").chmod(0)
+        user = os.geteuid()
+        try:
+            if user == 0:  # who may read everything
+                os.seteuid(65534)
+            with says(DataError, "lake/day=1: may not be read: permission denied"):
+                find_files(named)
+        finally:
+            os.seteuid(user)
+            Path("lake/day=1").chmod(0o755)
 
     def test_no_permission(self, folder: Path) -> None:
         pq.write_table(TABLE, "a.parquet")

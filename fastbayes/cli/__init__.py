@@ -17,6 +17,7 @@ from fastbayes.cli.options import OF_STDOUT
 from fastbayes.cli.remedies import in_options
 from fastbayes.cli.show import remarks
 from fastbayes.cli.stopping import Stopped, stoppable
+from fastbayes.core.errors import refuse
 from fastbayes.core.files import FULL
 from fastbayes.core.text_tables import visible
 
@@ -42,6 +43,12 @@ class Commands(Group):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the arguments; what --version and --help print may fail as anything else."""
+        refuse(
+            sys.stdout is None,
+            "standard output is closed, and what is printed would be lost; redirect it, to "
+            "/dev/null if nobody wants it",
+            click.UsageError,
+        )
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError as error:

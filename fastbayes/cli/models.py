@@ -306,7 +306,6 @@ def predict(
     if output == STDOUT:
         if as_json:
             raise click.UsageError("--json prints on stdout, where -o - writes the predictions")
-        refuse(sys.stdout is None, "-o -: standard output is closed", click.UsageError)
         target, where["format"] = sys.stdout.buffer, format or "csv"
     try:
         check_output(target, **where, force=options["force"])

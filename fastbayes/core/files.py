@@ -36,6 +36,7 @@ import pyarrow as pa
 from fastbayes.core.alike_files import FileLayout
 from fastbayes.core.errors import DataError, FileFormatError, MemoryLimitError, refuse
 from fastbayes.core.exact_arrays import exact
+from fastbayes.core.machine import usable_memory
 
 try:
     import fcntl
@@ -191,7 +192,8 @@ def read(
         No such file, not a file of fastbayes, of a newer format, or damaged; names the file and
         the remedy.
     MemoryLimitError
-        The arrays are larger than this machine's memory; nothing was allocated.
+        The arrays are larger than the memory of this machine, or of its container; nothing was
+        allocated.
     """
     with _naming(os.fspath(path)):
         return _decode(_contents(path))
@@ -768,7 +770,7 @@ def _digest(blob: bytes, place: bytes) -> bytes:
 def _contents(path: str | os.PathLike[str]) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
-            status, memory = os.fstat(file.fileno()), physical_memory()
+            status, memory = os.fstat(file.fileno()), usable_memory()
             refuse(
                 not stat.S_ISREG(status.st_mode),
                 "not a regular file; name a file that fastbayes wrote",
@@ -776,8 +778,8 @@ def _contents(path: str | os.PathLike[str]) -> bytes:
             )
             refuse(
                 status.st_size > memory,
-                f"a file of {status.st_size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} "
-                "GB of memory; open it on a larger one",
+                f"a file of {status.st_size / 1e9:.1f} GB, this process may use {memory / 1e9:.1f} "
+                "GB of memory; open it on a larger machine",
                 MemoryLimitError,
             )
             return file.readall()
@@ -916,10 +918,10 @@ def _check_sizes(message: pa.Message) -> None:
 
 
 def _check_memory(size: int) -> None:
-    if size > (memory := physical_memory()):
+    if size > (memory := usable_memory()):
         raise MemoryLimitError(
-            f"holds {size / 1e9:.1f} GB, this machine has {memory / 1e9:.1f} GB; "
-            "open it on a larger one"
+            f"holds {size / 1e9:.1f} GB, this process may use {memory / 1e9:.1f} GB; "
+            "open it on a larger machine"
         )
 
 
@@ -969,14 +971,6 @@ def _member(metadata: bytes, table: int, field: int) -> int:
     entry = 4 + 2 * field
     offset = int(struct.unpack_from("<H", metadata, vtable + entry)[0]) if entry < size else 0
     return table + offset if offset else 0
-
-
-def physical_memory() -> float:
-    """Return the bytes of memory of this machine; infinity where the system does not say."""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
-        return math.inf
 
 
 class _Stored(NamedTuple):

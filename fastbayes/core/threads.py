@@ -14,6 +14,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from fastbayes.core.machine import usable_processors
 from fastbayes.core.numbers import check_whole
 
 T = TypeVar("T")
@@ -28,13 +29,11 @@ _pools_lock = threading.Lock()
 
 
 def default_threads() -> int:
-    """Return the threads to use: the processors this process may run on, 1 inside a worker."""
+    """Return the threads to use: the processors this process may use, 1 inside a worker."""
     if getattr(_local, "worker", False) or _inside_worker():
         return 1
-    # os.process_cpu_count is new in Python 3.13; the affinity mask is what containers set.
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limit = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(allowed or 1, int(limit) if limit.isdecimal() and int(limit) else 1 << 30))
+    return min(usable_processors(), int(limit) if limit.isdecimal() and int(limit) else 1 << 30)
 
 
 def _inside_worker() -> bool:

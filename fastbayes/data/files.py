@@ -55,7 +55,9 @@ class Files:
         UTF-8, no JSON, text or an infinite number in a column of numbers. Then a column of text
         files is of numbers where all but a share `max_rejected` of its first cells are;
         `categorical` says that it is not.
-        What is left out stands in the log and in `provenance`. Not with workers of engines.
+        What is left out stands in the log and in `provenance`. Not with workers of engines. What
+        a store of S3 answers that is not about the file (that it is busy, that keys have expired)
+        leaves none out.
     rejects
         File to write rejected rows to, .csv or .jsonl: file, line, reason, text. It is written
         anew; a file that holds anything else is not replaced.
@@ -66,8 +68,9 @@ class Files:
         Options of the file system that a URI names: for s3://, gs:// and abfs:// those of pyarrow's
         `S3FileSystem`, `GcsFileSystem` and `AzureFileSystem` (`region`, `endpoint_override`,
         `anonymous`, ...), for memory://, https:// and all others those of fsspec's class (extra
-        `fsspec`). Workers of engines get them, too. A store that does not answer within 8 seconds
-        is an error.
+        `fsspec`). Workers of engines get them, too. A store whose first answer does not come within
+        8 seconds is an error, unless the options say how long it may take (`request_timeout`,
+        `connect_timeout`, `retry_strategy`).
 
     Attributes
     ----------

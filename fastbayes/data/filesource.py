@@ -66,6 +66,7 @@ from fastbayes.data.segments import (
     stream_segments,
     waiting,
 )
+from fastbayes.data.store_errors import StoreError
 from fastbayes.data.unify import (
     Columns,
     ColumnsOfFiles,
@@ -643,7 +644,7 @@ def reading_file(file: DataFile) -> Iterator[None]:
         except (FileNotFoundError, FileChangedError):
             raise
         except Exception:
-            with suppress(FileFormatError):  # of a file system that does not answer
+            with suppress(FileFormatError, StoreError):  # where its store does not answer
                 file.check_unchanged()
             raise
 

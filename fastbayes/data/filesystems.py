@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary, finalize
@@ -18,14 +19,16 @@ from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.extras import needed
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.data.segments import first_line
+from fastbayes.data.store_errors import CHECK, is_busy
 
 T = TypeVar("T")
 
 # Within so many seconds a store must answer for the first time.
 ANSWER_SECONDS = 8.0
-
-# What to do where it does not.
-CHECK = "check address, network and credentials (`storage_options`)"
+# Options that say how long one may take instead.
+_PATIENCE = {"connect_timeout", "request_timeout", "retry_strategy", "retry_time_limit"}
+# Where it is busy, it is asked again after so many seconds.
+_AGAIN = (0.2, 0.6, 1.8)
 
 # File systems of pyarrow that take options.
 _ARROW = {
@@ -77,24 +80,39 @@ def file_system(name: str, options: Mapping[str, Any]) -> tuple[pafs.FileSystem,
 
 def _s3(path: str, options: Mapping[str, Any]) -> pafs.FileSystem:
     """Return the store of a path, which has answered."""
-    given = _SECONDS | dict(options)
+    given = dict(options)
     if "region" not in given and "endpoint_override" not in given:
         given["region"] = pafs.resolve_s3_region(path.partition("/")[0])
     around = {key: value for key, value in os.environ.items() if key.startswith("AWS_")}
-    made_of = repr((sorted(given.items()), sorted(around.items())))
+    retry = given.get("retry_strategy")
+    parts = given | {"retry_strategy": (type(retry), getattr(retry, "max_attempts", retry))}
+    made_of = repr((sorted(parts.items()), sorted(around.items())))
     used, first = _IN_USE.get(made_of), _FIRST.get(made_of)
     if used is None or first is None:
         # Requests under way keep the process from ending, and each is tried several times.
         once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)
         patience = {"request_timeout": 0.875 * ANSWER_SECONDS, "retry_strategy": once}
-        first = pafs.S3FileSystem(**(given | patience))
-        first.get_file_info(path)
-        used = _IN_USE[made_of] = pafs.S3FileSystem(**given)
+        first = pafs.S3FileSystem(**(_SECONDS | patience | given))
+        _ask(first, path, retry)
+        used = _IN_USE[made_of] = pafs.S3FileSystem(**(_SECONDS | given))
         _FIRST[made_of] = first
         finalize(used, _FIRST.pop, made_of, None)
     else:
-        first.get_file_info(path)
+        _ask(first, path, retry)
     return used
+
+
+def _ask(store: pafs.FileSystem, path: str, retry: Any) -> None:
+    """Have a store answer, which may be busy unless who calls says how often to `retry`."""
+    for seconds in _AGAIN if retry is None else ():
+        try:
+            store.get_file_info(path)
+            return
+        except OSError as error:
+            if not is_busy(first_line(error)):
+                raise
+        time.sleep(seconds)
+    store.get_file_info(path)
 
 
 def _documented(kind: Any) -> list[str]:
@@ -123,6 +141,11 @@ def _by_fsspec(name: str, scheme: str, options: Mapping[str, Any]) -> tuple[pafs
 def why_not_found(fs: pafs.FileSystem, path: str) -> str:
     """Return why there is no file at a path: of HTTP what its server answers, if anything."""
     missing = "no such file or directory"
+    if isinstance(fs, pafs.LocalFileSystem) and os.path.islink(path):
+        target = os.readlink(path)
+        return (
+            f"{missing}: the link leads to {target}, which is gone; restore it or remove the link"
+        )
     if scheme_of(path) not in WEB:
         return missing
     try:
@@ -146,8 +169,11 @@ async def _client(**given: Any) -> Any:
     return aiohttp.ClientSession(**given)
 
 
-def answered(name: str, ask: Callable[[], T]) -> T:
-    """Return what a store says, if it does within `ANSWER_SECONDS`; raises DataError otherwise."""
+def answered(name: str, ask: Callable[[], T], options: Mapping[str, Any]) -> T:
+    """Return what a store says, if it does within `ANSWER_SECONDS`; raises DataError otherwise.
+
+    Unless its options say how long it may take.
+    """
     found: list[T] = []
     wrong: list[BaseException] = []
 
@@ -160,7 +186,7 @@ def answered(name: str, ask: Callable[[], T]) -> T:
     # It cannot be stopped, and must not keep the process from ending.
     thread = threading.Thread(target=asking, daemon=True)
     thread.start()
-    thread.join(ANSWER_SECONDS)
+    thread.join(None if _PATIENCE & {*options} else ANSWER_SECONDS)
     if wrong:
         raise wrong[0]
     if not found:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
-from fastbayes.core.errors import DataError
+from fastbayes.core.errors import DataError, refuse
 from fastbayes.core.extras import needed
 from fastbayes.data.memory import StreamSource
 from fastbayes.data.nested import roots
@@ -42,10 +42,18 @@ def open_delta(
     errors: Any = importlib.import_module("deltalake.exceptions")
     name = f"{table.table_uri} (Delta, version {table.version()})"
     with _said(name):
-        try:
-            return open_dataset(table.to_pyarrow_dataset(), options, name)
-        except errors.DeltaProtocolError:
-            return _stream(lambda names: table.scan(columns=names), table, name, options)
+        # The library's dataset knows it from reader version 3 on, and before takes files' names.
+        mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        refuse(
+            mapping == "id",
+            f"{name}: columns of its files go by ids (delta.columnMapping.mode = 'id'), and "
+            "deltalake takes them by names; write it again in mode 'name', or pass its rows as "
+            "another library reads them",
+        )
+        if mapping == "none":
+            with suppress(errors.DeltaProtocolError):
+                return open_dataset(table.to_pyarrow_dataset(), options, name)
+        return _stream(lambda names: table.scan(columns=names), table, name, options)
 
 
 def open_iceberg(table: Any, options: dict[str, Any]) -> StreamSource:

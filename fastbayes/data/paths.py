@@ -17,8 +17,9 @@ import pyarrow.fs as pafs
 from fastbayes.core.errors import DataError, FileFormatError, refuse
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import digest_of
-from fastbayes.data.filesystems import CHECK, answered, file_system, why_not_found
+from fastbayes.data.filesystems import answered, file_system, why_not_found
 from fastbayes.data.segments import FileChangedError, OnError, leaving_out, reading
+from fastbayes.data.store_errors import CHECK
 
 FORMATS = {
     "parquet": "parquet", "pq": "parquet", "parq": "parquet",
@@ -35,6 +36,8 @@ DELTA = (
     "holds a Delta table, whose directories have deleted rows, too; pass "
     "deltalake.DeltaTable(...), or what its to_pyarrow_dataset() is when filtered"
 )
+# What to pass where files are needed, as messages end.
+FILES = "pass paths: of a Delta table without deletion vectors, those of its file_uris()"
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
@@ -201,7 +204,7 @@ def _resolve(
 
     remote = scheme_of(name) not in (None, "file", "memory")
     with reading(name, CHECK if remote else ""):
-        fs, path, info = answered(name, ask) if remote else ask()
+        fs, path, info = answered(name, ask, storage_options) if remote else ask()
         if info.type == pafs.FileType.NotFound:
             wild = _wildcard(path)
             if wild is None:
@@ -282,7 +285,7 @@ def _contents(fs: pafs.FileSystem, info: pafs.FileInfo, base: int | None) -> lis
     kept = [
         child
         for child in inside
-        if child.type == pafs.FileType.File
+        if child.type != pafs.FileType.Directory
         and not child.base_name.startswith((".", "_"))
         and not _hidden(child.path[len(root) :])
         and not child.path.endswith(OWN)
@@ -310,25 +313,38 @@ def _below(fs: pafs.FileSystem, root: str) -> list[pafs.FileInfo]:
     return found
 
 
-class _OddlyNamed(NamedTuple):
-    """What pyarrow cannot say of a file or directory whose name is not UTF-8."""
+class _Unsaid(NamedTuple):
+    """What pyarrow does not say: names that are not UTF-8, links whose targets are gone."""
 
     path: str
     base_name: str
-    type: pafs.FileType = pafs.FileType.File
+    type: pafs.FileType
     size: int = 0
     mtime_ns: int | None = None
 
 
 def _inside(fs: pafs.FileSystem, selector: pafs.FileSelector) -> list[Any]:
-    """Return what is in a directory, oddly named files and directories as such."""
-    found = fs.get_file_info(selector)
-    named = [info for info in found if _has_path(info)]
-    if len(named) == len(found):
-        return found
-    with os.scandir(selector.base_dir) as entries:
-        odd = [_OddlyNamed(each.path, each.name) for each in entries if not _is_utf8(each.name)]
-    return [*named, *odd]
+    """Return what is in a directory, of this machine also what pyarrow does not say."""
+    if not isinstance(fs, pafs.LocalFileSystem):
+        return list(fs.get_file_info(selector))
+    folder = selector.base_dir
+    with reading(folder):
+        found = [info for info in fs.get_file_info(selector) if _has_path(info)]
+        said = {info.base_name for info in found}
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name in said:
+                    continue
+                if not _is_utf8(entry.name):
+                    found.append(_Unsaid(entry.path, entry.name, pafs.FileType.File))
+                elif _leads_nowhere(entry.path):
+                    found.append(_Unsaid(entry.path, entry.name, pafs.FileType.NotFound))
+    return found
+
+
+def _leads_nowhere(path: str) -> bool:
+    """Return whether there is a symbolic link and nothing behind it."""
+    return os.path.islink(path) and not os.path.exists(path)
 
 
 def _has_path(info: pafs.FileInfo) -> bool:
@@ -423,9 +439,10 @@ def _match(
         yield from _match(fs, base, rest)
     elif part != "**" and not _WILD.search(part):
         info = fs.get_file_info(_under(base, part))
-        if info.type == pafs.FileType.NotFound:
+        gone = info.type == pafs.FileType.NotFound
+        if gone and not (isinstance(fs, pafs.LocalFileSystem) and _leads_nowhere(info.path)):
             return
-        if not rest:
+        if gone or not rest:
             yield info
         elif info.type == pafs.FileType.Directory:
             yield from _match(fs, info.path, rest)
@@ -436,15 +453,18 @@ def _match(
         partition = folder and "=" in name  # which a shell would pass over, but a directory has
         if name.startswith(".") and not part.startswith(".") and not partition:
             continue
-        if not base and info.path.startswith("./") and isinstance(info, pafs.FileInfo):
-            info = fs.get_file_info(info.path[2:])
+        if not base and info.path.startswith("./"):
+            bare = info.path[2:]
+            said = isinstance(info, pafs.FileInfo)
+            info = fs.get_file_info(bare) if said else info._replace(path=bare)
+        file = not rest or info.type == pafs.FileType.NotFound  # who knows what is not there
         if part == "**":
-            if not rest and not folder and not name.startswith("_") and not name.endswith(OWN):
-                yield info
-            elif folder and not _hidden(name):
+            if folder and not _hidden(name):
                 yield from _match(fs, info.path, parts, above)
+            elif file and not folder and not name.startswith("_") and not name.endswith(OWN):
+                yield info
         elif fnmatch.fnmatchcase(name, part):
-            if not rest:
+            if file:
                 yield info
             elif folder:
                 yield from _match(fs, info.path, rest)
@@ -457,6 +477,7 @@ def _under(base: str, name: str) -> str:
 def _with_format(file: DataFile) -> DataFile:
     """Tell the format by the extension, otherwise by the first bytes."""
     _check_name(file.path)
+    _check_is_file(file)
     name = _without_query(file.path).rpartition("/")[2].lower()
     stem, _, last = name.rpartition(".")
     compression = COMPRESSIONS.get(last)
@@ -476,13 +497,22 @@ def _with_format(file: DataFile) -> DataFile:
     return replace(file, format=kind, compression=compression)
 
 
-def _check_bytes(file: DataFile) -> None:
+def _check_is_file(file: DataFile) -> None:
+    if file.size or not file.local:
+        return
     refuse(
-        file.size == 0 and file.local and os.path.exists(file.path) != os.path.isfile(file.path),
+        not os.path.exists(file.path),
+        f"{file.origin}: {why_not_found(file.filesystem, file.path)}",
+    )
+    refuse(
+        not os.path.isfile(file.path),
         f"{file.origin} is a pipe or a device, and a file is read more than once: write the rows "
         "to one, or send them to standard input and name '-'",
         FileFormatError,
     )
+
+
+def _check_bytes(file: DataFile) -> None:
     refuse(
         file.size == 0,
         f"{file.origin} is empty (0 bytes); write it again or leave it out",

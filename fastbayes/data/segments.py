@@ -27,6 +27,7 @@ from fastbayes.core.errors import (
 )
 from fastbayes.core.files import WEB, scheme_of
 from fastbayes.core.ledger import Ledger
+from fastbayes.data.store_errors import NotSkippedError, is_of_store, store_error
 from fastbayes.data.unify import (
     Columns,
     Projection,
@@ -444,6 +445,7 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
     """Turn what pyarrow and the system raise while `origin` is read into a DataError.
 
     What the process or the machine has too little of is no fault of a file: a SystemLimitError.
+    Nor is what a store says that gives none: a StoreError.
     """
     try:
         yield
@@ -455,8 +457,10 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in EXHAUSTED:
             said = f"{os.strerror(error.errno).lower()}; {EXHAUSTED[error.errno]}"
             raise SystemLimitError(f"{origin}: {said}") from error
-        hint = f"; {remedy}" if remedy else ""
-        raise FileFormatError(f"{origin}: {first_line(error)}{hint}") from error
+        said, hint = first_line(error), f"; {remedy}" if remedy else ""
+        if is_of_store(said):
+            raise store_error(origin, said) from error
+        raise FileFormatError(f"{origin}: {said}{hint}") from error
     except ValueError as error:
         # Of fsspec, where a server gives a file from its beginning alone.
         if isinstance(error, FastBayesError) or scheme_of(origin) not in WEB:
@@ -465,7 +469,7 @@ def reading(origin: str, remedy: str = "") -> Iterator[None]:
         raise FileFormatError(f"{origin}: {said}; download the file and name the copy") from error
 
 
-class FileChangedError(DataError):
+class FileChangedError(NotSkippedError):
     """A file changed or vanished while it was read; no `on_error` leaves out what is in already."""
 
 
@@ -475,7 +479,7 @@ def leaving_out(on_error: OnError | None) -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        if on_error is None or isinstance(error, FileChangedError):
+        if on_error is None or isinstance(error, NotSkippedError):
             raise
         on_error(error)
 

@@ -17,6 +17,7 @@ from fastbayes.core.errors import DataError, FastBayesError, described, error_of
 from fastbayes.data.filesource import FileSource
 from fastbayes.data.memory import StreamSource
 from fastbayes.data.nested import roots
+from fastbayes.data.paths import FILES
 from fastbayes.data.segments import Source
 from fastbayes.data.source import open_source
 from fastbayes.data.unify import Columns
@@ -115,7 +116,7 @@ class Paths:
         where = self.filesystem if filesystem is None else filesystem
         files = open_source(self.source, filesystem=where, **options)
         if not isinstance(files, FileSource):
-            raise DataError(f"{files.description}: workers read files; pass paths")
+            raise DataError(f"{files.description}: workers read files; {FILES}")
         return Shares(files, self)
 
 
@@ -132,7 +133,7 @@ class PartOfFiles:
         """Open all files, whose types the part has, too."""
         files = open_source(self.source, **options)
         if not isinstance(files, FileSource):
-            raise DataError(f"{files.description}: only files have parts; pass paths")
+            raise DataError(f"{files.description}: only files have parts; {FILES}")
         return files.part(self.i, self.n)
 
 

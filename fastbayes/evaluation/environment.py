@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastbayes.core.errors import FastBayesError, FastBayesWarning
-from fastbayes.core.files import physical_memory
+from fastbayes.core.machine import usable_memory
 from fastbayes.core.threads import default_threads, in_order
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.naive_bayes import NaiveBayes
@@ -68,7 +68,7 @@ def _processor() -> str:
 
 
 def _memory() -> str | None:
-    memory = physical_memory()
+    memory = usable_memory()
     return None if math.isinf(memory) else f"{memory / 2**30:.1f} GiB"
 
 

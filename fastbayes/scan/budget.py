@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastbayes.core.allocators import releasing
 from fastbayes.core.errors import MemoryLimitError
-from fastbayes.core.files import physical_memory
+from fastbayes.core.machine import usable_memory
 from fastbayes.core.numbers import is_number
 from fastbayes.core.schema import Shape
 from fastbayes.core.threads import in_order
@@ -215,7 +215,7 @@ class Budget:
     Parameters
     ----------
     limit
-        Bytes; None for half of the machine's memory, and for no limit where all that is wanted
+        Bytes; None for half of the usable memory, and for no limit where all that is wanted
         stays small.
     threads
         Threads with a set of statistics each; the result is one more.
@@ -241,7 +241,7 @@ class Budget:
         limited = any(REGISTRY[name].limited for name in wanted)
         self.limit = default_limit() if limit is None and limited else limit
         self.given = limit is not None
-        self.over = "half of this machine's memory" if limit is None else "memory_limit"
+        self.over = "half of the usable memory" if limit is None else "memory_limit"
         self.threads, self.wanted, self.besides, self._least = threads, wanted, besides, least
         self.reading = self.fewer = 0
         self.gaps = False
@@ -349,8 +349,8 @@ class Budget:
 
 
 def default_limit() -> int:
-    """Return the bytes that counts of pairs may take unless given: half of the machine's memory."""
-    memory = physical_memory()
+    """Return the bytes that counts of pairs may take unless given: half of what is usable."""
+    memory = usable_memory()
     return 4 << 30 if math.isinf(memory) else int(memory) // 2
 
 

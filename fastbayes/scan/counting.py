@@ -19,6 +19,7 @@ from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoder
 from fastbayes.data.files import Files
 from fastbayes.data.memory import is_name
+from fastbayes.data.paths import FILES
 from fastbayes.scan import engine
 from fastbayes.scan.checkpoint import Checkpoint
 from fastbayes.scan.density_spec import DensitySpec
@@ -140,13 +141,14 @@ def count(
     filesystem
         A pyarrow or fsspec file system for paths.
     threads
-        Worker threads, all processors by default; they never change a bit of the result.
+        Worker threads; by default one for each processor that the process may use, by the quota of
+        its container, too. They never change a bit of the result.
     memory_limit
         Bytes that the call may add to the process: counts, what is read and decoded at a time,
         what waits for other threads. With less, fewer threads read less at a time, or some columns
         after others, and rows are read again where counts of each thread turn out not to fit; no
         result changes. By default counts of pairs and the like may take half of the machine's
-        memory, and reading 1 GiB, which very wide blocks exceed.
+        memory, or of its container's, and reading 1 GiB, which very wide blocks exceed.
     on_error
         "stop", or "skip" to leave out parts of files that cannot be read, and files whose columns
         conflict with those of the others; `provenance` and the log name them. `Files` has
@@ -297,7 +299,7 @@ def count(
     if checkpoint is not None:
         if not opened.versions:
             raise SchemaError(
-                f"{opened.description}: a checkpoint needs files, whose changes show; pass paths"
+                f"{opened.description}: a checkpoint needs files, whose changes show; {FILES}"
             )
         keeper = Checkpoint(checkpoint, opened.versions, checkpoint_seconds)
     with nullcontext() if keeper is None else keeper.alone():

@@ -16,6 +16,7 @@ from fastbayes.core.picks import is_pattern, unknown_column
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.dates import span_of
 from fastbayes.data.segments import Segment, Source
+from fastbayes.data.store_errors import NotSkippedError
 from fastbayes.scan.request import Counter, Partial, ScanRequest
 
 Spans = dict[str, Span]
@@ -116,8 +117,8 @@ class Spanning(ScanRequest[Spans]):
                 for name in self.names:
                     column, known = rows.column(name), found[name]
                     found[name] |= span_of(column, name, times=not known.has_times)
-        except DataError:
-            if self.on_error != "skip":
+        except DataError as error:
+            if self.on_error != "skip" or isinstance(error, NotSkippedError):
                 raise
         return n_rows, found
 

@@ -34,6 +34,7 @@ from fastbayes.data.discretize import (
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
 from fastbayes.data.segments import Segment, Source
+from fastbayes.data.store_errors import NotSkippedError
 from fastbayes.kernels import dispatch
 from fastbayes.kernels.shared.sketch import bytes_needed
 from fastbayes.scan.budget import ReadShare, check_limit
@@ -531,8 +532,8 @@ def _scan(
                 for fold, part in parts:
                     assert part.classes is not None
                     mine[fold].update(part.numeric, part.classes, part.weight, part.cells)
-        except DataError:
-            if on_error != "skip":
+        except DataError as error:
+            if on_error != "skip" or isinstance(error, NotSkippedError):
                 raise
             return 0, None
         return rows, mine[0] if apart else None

@@ -13,7 +13,8 @@ from fastbayes.core.batch import Batch
 from fastbayes.core.errors import DataError, FileFormatError
 from fastbayes.core.schema import Shape
 from fastbayes.data.encode import Encoder, LookedUp, NumbersApart
-from fastbayes.data.segments import FileChangedError, LateNumbers, Rows, Segment, Source
+from fastbayes.data.segments import LateNumbers, Rows, Segment, Source
+from fastbayes.data.store_errors import NotSkippedError
 from fastbayes.scan.budget import Budget, capacity
 from fastbayes.scan.fold_statistics import Crossing
 from fastbayes.scan.repeated_counts import RepeatedCounts
@@ -122,7 +123,7 @@ class SegmentCounts:
                 self._add(found, segment, batches, numbers, threads, counted=alike > 0)
             return found
         except DataError as error:
-            if not self._skip or isinstance(error, FileChangedError):
+            if not self._skip or isinstance(error, NotSkippedError):
                 raise
             return CountedSegment(segment.origin, skipped=self._skipped(error, segment))
         finally:

@@ -10,6 +10,7 @@ from typing import Any
 from fastbayes.core.errors import DataError, SchemaError, refuse
 from fastbayes.core.ledger import Ledger, batch_of
 from fastbayes.data.filesource import FileSource
+from fastbayes.data.paths import FILES
 from fastbayes.data.source import Source
 from fastbayes.statistics.bundle import Statistics
 from fastbayes.statistics.registry import option_of
@@ -94,8 +95,8 @@ class Updating:
             return opened if new is None and self.known is None else new
         if self._asked and opened.n_rows != 0:
             raise DataError(
-                f"{opened.description}: an update tells new rows by files, or by a name; pass "
-                "paths, or name the rows (batch)"
+                f"{opened.description}: an update tells new rows by files, or by a name; name "
+                f"the rows (batch, in Python), or {FILES}"
             )
         return opened
 

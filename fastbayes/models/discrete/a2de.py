@@ -232,7 +232,7 @@ class A2DE(Averaged):
     memory_limit: int | None = parameter(
         """
         Bytes that a call may add to the process, the tables for scoring included; half of the
-        machine's memory by default.
+        machine's memory, or of its container's, by default.
         """,
         default=None,
         check=memory_limit,
@@ -285,7 +285,7 @@ class A2DE(Averaged):
         need = 8 * n_states * int(self._cells.offsets[-1]) * len(self.classes_)
         limit = default_limit() if self.memory_limit is None else self.memory_limit
         if need > limit:
-            over = "half of this machine's memory" if self.memory_limit is None else "memory_limit"
+            over = "half of the usable memory" if self.memory_limit is None else "memory_limit"
             raise MemoryLimitError(
                 f"scoring needs {need:,} bytes, over {over}={limit:,}, for {n_states:,} pairs of "
                 "values; leave columns out, group their values, raise min_count or memory_limit"

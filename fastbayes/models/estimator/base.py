@@ -477,7 +477,8 @@ class Classifier(TableRows):
         filed=False,
     )
     threads: int | None = parameter(
-        "Worker threads, all processors by default; they never change a bit of a result.",
+        "Worker threads, by default one for each processor that the process may use, by its "
+        "container's quota, too; they never change a bit of a result.",
         default=None,
         check=worker_threads,
     )

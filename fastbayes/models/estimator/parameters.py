@@ -327,7 +327,7 @@ MAX_ITER = parameter(
 PACKING_LIMIT = parameter(
     """
     Bytes: packed rows are kept if they fit in half of it, else they are read again for each
-    step. Half of the machine's memory by default.
+    step. Half of the machine's memory, or of its container's, by default.
     """,
     default=None,
     check=memory_limit,
