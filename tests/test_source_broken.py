@@ -162,6 +162,7 @@ class TestPaths:
         assert [file.path for file in find_files("**").files] == ["a.parquet"]
         assert len(find_files("*.parquet").files) == 1
 
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a pipe")
     @pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b"])
     def test_pipe_among_files(self, folder: Path, name: str) -> None:
         Path("a.jsonl").write_text('{"x": 1}\n')
@@ -173,6 +174,7 @@ class TestPaths:
             assert len(find_files(named, None, errors.append).files) == 1
             assert len(errors) == 1
 
+    @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="reads as a user without rights")
     @pytest.mark.parametrize("named", ["lake", "lake/*/*.parquet", "**"])
     def test_no_permission_for_a_directory_below(self, folder: Path, named: str) -> None:
         for day in ("day=0", "day=1"):
