@@ -13,7 +13,7 @@ from fastbayes.evaluation.calibrate.blend import Blend
 from fastbayes.evaluation.calibrate.calibration import SCANS, Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
-from fastbayes.models.estimator.inputs import is_array, require_labels
+from fastbayes.models.estimator.inputs import array_width, require_labels
 from fastbayes.scan.opening import opened_to_learn
 from fastbayes.scan.request import Progress
 
@@ -118,7 +118,7 @@ def fit_source(
     if isinstance(model, Blend):
         given = opened.source, str(opened.target), opened.weight
         opened = opened._replace(folds=model.apart(*given))
-        model.learn(opened, named=not is_array(source), progress=progress)
+        model.learn(opened, width=array_width(source), progress=progress)
         return
     rows, where = opened.source, opened.source.description
     features = [feature.name for feature, _ in opened.learning().features]
