@@ -30,7 +30,6 @@ from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
-from fastbayes.data.segments import check_rereadable
 from fastbayes.evaluation.validate.array_estimators import (
     ArrayScorer,
     FeatureMatrix,
@@ -1214,9 +1213,9 @@ def compare(
         sample_weight=sample_weight,
         null_values=null_values,
         filesystem=filesystem,
+        again="compare counts and then scores",
         **how,
     )
-    check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
     by_default = folds is None and (validation == "k_fold" or not (validation or elsewhere))
     if by_default or number is not None:
