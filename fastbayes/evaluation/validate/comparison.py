@@ -1093,8 +1093,9 @@ def compare(
         ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
         standardize=True, init="zeros" and tol=0.01, the two of Gaussian Bayes prior="niw", those of
         quantiles five bins; "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so
-        that its figures depend on the order of columns, the names of classes and how rows are cut
-        into files, by some 1e-5 nats of log-loss; "aode-missing" has missing="category", and
+        that its fit stops where rounding still tells, and its figures depend on the order of
+        columns, the names of classes and how rows are cut into files, of a few hundred rows by up
+        to 3e-3 nats of log-loss; "aode-missing" has missing="category", and
         unasked takes part only where a value of a category or a bin is missing); unfitted models
         with parameters of their own; estimators of arrays by scikit-learn's protocol (see Notes);
         or {name: model}. All read the rows alike: `columns`, `exclude`, `categorical`, `domains`
