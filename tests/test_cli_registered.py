@@ -24,6 +24,7 @@ class SharpBayes(fb.NaiveBayes):
     )
     strength: float = parameter("How strong it is.", default=2.5)
     loud: bool = parameter("Whether it says so.", default=False)
+    polite: bool = parameter("Whether it asks first.", default=True)
 
 
 @pytest.fixture
@@ -69,6 +70,7 @@ def test_help_and_errors(data):
     told = " ".join(run("fit", "--help-all").stdout.split())
     assert "--mood [calm|wild] How it goes about its work. (sharp-bayes)" in told
     assert "--mood" in run("fit", "--model", "sharp-bayes", "--help").stdout
+    assert "--no-polite Turn off: Whether it asks first. (sharp-bayes)" in told
     # Lines of a help text break at hyphens, too.
     assert "sharp-bayes" in "".join(run("compare", "--help").stdout.split())
     with_tan = ("fit", data, "--target", "y", "--model", "tan", "-o", data.with_name("t.fb"))

@@ -489,7 +489,7 @@ def test_json_lines__times_with_and_without_zone_are_text_as_in_csv(tmp_path: Pa
 
 def test_a_span_that_needs_a_scan__is_refused_where_there_is_none(tmp_path: Path) -> None:
     rows = table(50)
-    with pytest.raises(SchemaError, match=r"read only once, and which parts of column 'when' .*"):
+    with pytest.raises(SchemaError, match=r"read only once, and .*: pass a table or a path, name"):
         fb.count(rows.to_reader(), "y")
     pq.write_table(rows, tmp_path / "t.parquet")
     with pytest.raises(SchemaError, match="is a part of other rows"):
@@ -818,3 +818,28 @@ def test_zone_files_that_list_no_change_where_a_rule_is_enough(
         module._unread_from.cache_clear()
     known = ZoneInfo(zone)
     assert found == [dt.datetime.fromtimestamp(s, known).replace(tzinfo=None) for s in at.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("learn", "need"),
+    [
+        (lambda rows, **dates: fb.fit(rows, "y", **dates), "Blend fits its members"),
+        (lambda rows, **dates: fb.compare(rows, "y", **dates), "compare counts"),
+        (lambda rows, **dates: fb.k_fold(fb.NaiveBayes(), rows, "y", **dates), "k_fold counts"),
+        (
+            lambda rows, **dates: fb.learning_curve("tan", rows, "y", **dates),
+            "learning_curve reads",
+        ),
+    ],
+    ids=["fit", "compare", "k_fold", "learning_curve"],
+)
+@pytest.mark.parametrize("dates", [{}, {"dates": {"when": ["weekday"]}}], ids=["by span", "named"])
+def test_rows_that_come_once__are_told_at_once_what_helps(
+    learn: Any, need: str, dates: dict[str, Any]
+) -> None:
+    """Parts that are named are no remedy where the rows are read again."""
+    days = pa.array(np.datetime64("2024-01-01", "s") + 86_400 * np.arange(90))
+    table = pa.table({"when": days, "y": list("ab") * 45})
+    rows = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    with pytest.raises(fb.SchemaError, match=f"only once, but {need}.*: pass a table or a path$"):
+        learn(rows, **dates)

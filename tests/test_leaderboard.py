@@ -265,6 +265,14 @@ def test_effort__is_that_of_rows_and_joint_values_of_every_set_of_columns(
     assert found == pytest.approx(1e-9 * work * times, rel=1e-12)
 
 
+def test_effort__of_pairs_in_logistic_regression_is_that_of_each_class() -> None:
+    pairs = candidates()["logistic-pairs"][1]
+    digits = pairs.seconds(1_797, [4] * 64, 10)
+    assert 6 * digits < comparison.UNASKED / 5
+    assert 6 * pairs.seconds(3_000, [371, 9, 31], 1_000) > comparison.UNASKED
+    assert pairs.seconds(1_797, [4] * 64, 1_000) > 50 * digits
+
+
 @pytest.mark.parametrize("most", [3e-4, 2e-3, 1e-2, 0.1])
 @pytest.mark.parametrize(("n_numbers", "n_texts"), [(30, 0), (0, 30), (15, 15)])
 def test_what_takes_part__is_what_is_expected_to_take_no_more_than_it_may(

@@ -17,12 +17,17 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import fastbayes as fb
+from fastbayes.core import files
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import AllButIndex, ByPick, Selection, chosen, several
 from fastbayes.core.suggestions import did_you_mean, meant_column
 from fastbayes.data.source import open_source
+from fastbayes.models.estimator.protocol import fresh
 from tests.commands import run
 
 NAMES = ["id_a", "id_b", "a", "b*", "y"]
@@ -141,6 +146,57 @@ def test_fit__leaves_out_columns_of_an_array() -> None:
     assert model.n_features_in_ == 4
     np.testing.assert_array_equal(model.predict_proba(X), wanted.predict_proba(X[:, [0, 2, 3]]))
     assert model.partial_fit(X, y).statistics_.n_rows == 120
+
+
+MODELS = ["naive-bayes", "tan"]
+
+
+@pytest.mark.parametrize("given", [{"exclude": [1]}, {"columns": ["x0", 2]}], ids=str)
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        lambda X, y, **given: fb.NaiveBayes(**given).fit(X, y),
+        lambda X, y, **given: fb.Calibrated(fb.TAN(**given)).fit(X, y),
+        lambda X, y, **given: fb.Blend(MODELS, **given).fit(X, y),
+        lambda X, y, **given: fb.fit(X, y, members=MODELS, **given),
+        lambda X, y, **given: fb.compare(X, y, models=MODELS, **given).best.model,
+        lambda X, y, **given: fb.compare(X, y, models=MODELS, **given).blend(),
+    ],
+    ids=["model", "Calibrated", "Blend", "fit", "best", "blend"],
+)
+def test_a_classifier__takes_the_array_that_it_was_fitted_to(
+    fitted: Any, given: dict[str, Any], tmp_path: Path
+) -> None:
+    X = np.random.default_rng(2).normal(size=(90, 3))
+    y = np.arange(90) % 2
+    X[:, 2] += y
+    model, wanted = fitted(X, y, **given), fitted(X[:, [0, 2]], y).predict_proba(X[:, [0, 2]])
+    model.save(tmp_path / "m.fb")
+    for one in (model, fb.load(tmp_path / "m.fb")):
+        assert one.n_features_in_ == 3
+        assert not hasattr(one, "feature_names_in_")
+        np.testing.assert_allclose(one.predict_proba(X), wanted, rtol=1e-9)
+        for member in getattr(one, "members_", {}).values():
+            assert member.model.predict(X).shape == (90,)
+        with pytest.raises(fb.DataError, match=r"2 features, but .* is expecting 3"):
+            one.predict(X[:, :2])
+    if hasattr(model, "members_"):
+        piped = make_pipeline(StandardScaler(), fresh(model))
+        assert cross_val_score(piped, X, y, cv=3, error_score="raise").min() > 0.5
+
+
+def test_a_file_that_does_not_say_how_wide_the_array_was__takes_the_columns_left(
+    tmp_path: Path,
+) -> None:
+    X = np.random.default_rng(2).normal(size=(90, 3))
+    y = np.arange(90) % 2
+    for model in (fb.TAN(exclude=[1]), fb.Blend(MODELS, exclude=[1])):
+        wanted = model.fit(X, y).predict_proba(X)
+        model.save(path := tmp_path / "m.fb", force=True)
+        header, arrays = files.read(path)
+        del header["state"]["width"]
+        files.write(path, header, dict(arrays), force=True)
+        np.testing.assert_array_equal(fb.load(path).predict_proba(X[:, [0, 2]]), wanted)
 
 
 def test_validation__takes_the_same_columns() -> None:

@@ -721,7 +721,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "members": _says(
         "Models that are combined; default: those that the columns allow.",
         "A,B,...",
-        callback=names,
+        callback=candidates_named(),
+    ),
+    "race": _says(
+        "Fit every member to all folds, also one to which the first fold gives no weight.",
+        is_flag=True,
+        flag_value=False,
     ),
     "folds": _says(
         "Folds that the members are weighted by; default: by the number of rows, as in compare.",
@@ -796,6 +801,7 @@ def _derived(parameter: Parameter) -> dict[str, Any]:
     found = _says(" ".join(parameter.doc.partition(".")[0].split()) + ".")
     if isinstance(parameter.default, bool):
         found |= {"is_flag": True, "flag_value": not parameter.default}
+        found["help"] = f"Turn off: {found['help']}" if parameter.default else found["help"]
     elif not parameter.choices:
         found["type"] = type(parameter.default) if is_number(parameter.default) else str
     return found

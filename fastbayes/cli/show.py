@@ -166,7 +166,7 @@ def blended(model: Any) -> dict[str, Any]:
     return {
         "members": {name: member.weight for name, member in model.members_.items()},
         "dropped": model.dropped_,
-        "log_loss": {**model.member_log_loss_, "linear": linear, "blend": blend},
+        "log_loss": {"blend": blend, "linear": linear, **model.member_log_loss_},
     }
 
 

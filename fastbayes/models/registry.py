@@ -265,7 +265,14 @@ register(
         Candidate(
             "-pairs",
             {"interactions": "auto", "discretize": "mdl", "C": 10.0, "tol": 0.3},
-            effort=(Effort(20.0, together=2, once=150.0),),
+            # All pairs are counted and judged, and a pass over the rows is for as many of them as
+            # there are columns: measured on 300 to 50,000 rows, 3 to 1,000 columns, 2 to 1,000
+            # classes.
+            effort=(
+                Effort(1.0, together=2),
+                Effort(0.0, together=2, by_class=True, once=90.0),
+                Effort(40.0, by_class=True),
+            ),
         ),
     ),
 )

@@ -76,16 +76,17 @@ def date_parts(
 
 def _spans(source: Source, names: list[str], threads: int | None, on_error: str) -> Spans:
     """Return the spans of columns, from one scan of these."""
-    why = None
+    why, instead = None, ""
     if not source.rereadable:
         why = f"{source.description} can be read only once"
+        instead = "pass a table or a path, "
     elif not source.of_whole:
         why = f"{source.description} is a part of other rows, whose span may be another"
     if why is not None:
         dates = {name: SAYING[str(holds(source.schema.field(name).type))] for name in names}
         raise SchemaError(
-            f"{why}, and which parts of column {names[0]!r} are taken depends on its span: name "
-            f"them in dates={dates}, or leave it out with `exclude`"
+            f"{why}, and which parts of column {names[0]!r} are taken depends on its span: "
+            f"{instead}name them in dates={dates}, or leave it out with `exclude`"
         )
     request = Spanning(tuple(names), on_error)
     if isinstance(source, Counter):

@@ -36,7 +36,7 @@ from fastbayes.data.folds import (
     FoldsByPlace,
 )
 from fastbayes.data.memory import Joined, declared_domains, declared_values, is_name, to_array
-from fastbayes.data.segments import OnError, Segment
+from fastbayes.data.segments import OnError, Segment, check_rereadable
 from fastbayes.data.source import Source, as_given, check_index, open_source
 from fastbayes.scan import engine, row_blocks
 from fastbayes.scan.date_spans import date_parts
@@ -218,12 +218,14 @@ def opened_to_learn(
     on_error: OnError | None = None,
     as_parts: bool = True,
     named: Sequence[str] = (),
+    again: str | None = None,
 ) -> Opened:
     """Open rows to be learned from; parameters as in `count`, `types`, `on_error` of `open_source`.
 
     `types` are by default those that `categorical` and `domains` say; `named` are columns of which
     more is said than in these parameters. Where dates and times are taken `as_parts`, rows may be
-    scanned for their span.
+    scanned for their span. `again` says what is to read the rows after it, if anything: those that
+    can be read only once are an error then.
     """
     categorical = several(categorical)
     opened, target_name, weight_name = open_labelled(
@@ -239,6 +241,8 @@ def opened_to_learn(
         on_error=on_error,
         named=[*named_in(categorical, domains, dates), *named],
     )
+    if again is not None:  # before what could be mended, and would be for nothing
+        check_rereadable(opened, again)
     opened, apart = with_folds(opened, folds, (target_name, weight_name))
     classes = declared_values(target)
     fields = without_folds(opened.schema, apart)

@@ -29,6 +29,7 @@ from fastbayes.models.estimator.base import Classifier, TableRows
 from fastbayes.models.estimator.explanation import LEAST_NATS, Explanation
 from fastbayes.models.estimator.inputs import open_features, open_training
 from fastbayes.models.estimator.log_space import Floats, row_argmax
+from fastbayes.models.estimator.model import filed_width
 from fastbayes.models.estimator.parameters import (
     DISCRETIZE,
     discretize_from_json,
@@ -180,8 +181,7 @@ class Blend(TableRows):
         allow and that take no longer than `compare` lets models take unasked; with more than 256
         columns naive Bayes, of normal densities and of bins, and logistic regression. All read the
         rows alike: `columns`, `exclude`, `categorical`, `domains` and `dates` are for the blend,
-        not for a member, whose fitted `model` has them, too (of an array without names not
-        `columns` and `exclude`).
+        not for a member, whose fitted `model` has them, too.
         """,
         default=None,
         kw_only=False,
@@ -279,8 +279,8 @@ class Blend(TableRows):
             categorical=self.categorical,
             missing=self._counts_missing,
         )
-        named = "feature_names_in_" in vars(self)
-        return self.learn(Opened(source, target, weight, folds, learning), named=named)
+        width = None if "feature_names_in_" in vars(self) else self.n_features_in_
+        return self.learn(Opened(source, target, weight, folds, learning), width=width)
 
     def apart(self, source: Any, target: str, weight: str | None = None) -> Folds:
         """Return which fold each row of an open source belongs to.
@@ -312,7 +312,7 @@ class Blend(TableRows):
         return folds
 
     def learn(
-        self, opened: Opened, *, named: bool = True, progress: Progress | None = None
+        self, opened: Opened, *, width: int | None = None, progress: Progress | None = None
     ) -> Self:
         """Learn from rows that are open, with folds `apart`.
 
@@ -320,8 +320,9 @@ class Blend(TableRows):
         ----------
         opened
             The rows.
-        named
-            Whether their columns have names, which those of an array have not.
+        width
+            How many columns there are where these have no names, those of an array; some may be
+            left out.
         progress
             Called with the number of rows done since the last call, in every scan.
 
@@ -334,7 +335,7 @@ class Blend(TableRows):
         contest = ComparisonRunner(
             *(opened, self.discretize, *limits, progress),
             race=False,
-            named=named,
+            width=width,
             whole="a blend",
             reading=reading_by(**{option: getattr(self, option) for option in READING}),
         )
@@ -357,10 +358,10 @@ class Blend(TableRows):
         self.dropped_, self.member_log_loss_ = dropped, losses
         self.n_folds_ = len(found.folds)
         self.log_loss_ = cross_fitted(found.folds, pools)
-        return self._made_of(found.stats, models, pools.of_models(used), named)
+        return self._made_of(found.stats, models, pools.of_models(used), width)
 
     def _made_of(
-        self, stats: Statistics, models: Mapping[str, Any], pools: Pools, named: bool
+        self, stats: Statistics, models: Mapping[str, Any], pools: Pools, width: int | None
     ) -> Self:
         rows = [MemberRows(stats.schema, model.schema_) for model in models.values()]
         given = zip(
@@ -372,8 +373,8 @@ class Blend(TableRows):
         }
         self.statistics_, self.schema_ = stats, stats.schema
         self.members_, self._pools, self._rows = members, pools, rows
-        names = stats.schema.names
-        self._set_features(names if named else None, len(names))
+        names = stats.schema.columns
+        self._set_features(*((names, len(names)) if width is None else (None, width)))
         self.classes_ = stats.schema.class_labels
         return self
 
@@ -511,6 +512,7 @@ class Blend(TableRows):
         header = {
             "counts": counted,
             "named": "feature_names_in_" in vars(self),
+            "width": self.n_features_in_,
             "members": described,
             "dropped": self.dropped_,
             "member_log_loss": self.member_log_loss_,
@@ -572,7 +574,9 @@ class Blend(TableRows):
         self.n_folds_ = int(header.get("n_folds", params["folds"]))
         if not len(stats.schema.classes) or not stats.values.class_counts.sum() > 0:
             raise ValueError("there is no class")
-        return self._made_of(stats, models, pools, bool(header["named"]))
+        names = stats.schema.columns
+        width = filed_width(header, names, len(names))
+        return self._made_of(stats, models, pools, None if header["named"] else width)
 
 
 def _members(given: Any, source: str, schema: Schema) -> Any:

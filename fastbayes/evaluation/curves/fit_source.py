@@ -8,12 +8,13 @@ from typing import Any
 from fastbayes.core.errors import SchemaError
 from fastbayes.core.picks import unknown_column
 from fastbayes.data.encode import Encoder
-from fastbayes.data.segments import Source, check_rereadable
+from fastbayes.data.segments import Source
+from fastbayes.evaluation.calibrate import blend, calibration
 from fastbayes.evaluation.calibrate.blend import Blend
-from fastbayes.evaluation.calibrate.calibration import SCANS, Calibrated
+from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.models.discrete.spode import CRITERIA
 from fastbayes.models.estimator.base import check_learnable
-from fastbayes.models.estimator.inputs import is_array, require_labels
+from fastbayes.models.estimator.inputs import array_width, require_labels
 from fastbayes.scan.opening import opened_to_learn
 from fastbayes.scan.request import Progress
 
@@ -99,6 +100,10 @@ def fit_source(
     if calibrated is not model:
         model._check_parameters()
     require_labels(f"This {type(model).__name__} estimator", target)
+    if isinstance(model, Blend):
+        again = blend.SCANS
+    elif calibrated is not model:
+        again = calibration.SCANS
     opened = opened_to_learn(
         source,
         target,
@@ -112,13 +117,12 @@ def fit_source(
         threads=model.threads,
         null_values=null_values,
         filesystem=filesystem,
+        again=again,
     )
-    if (need := again if calibrated is model else SCANS) is not None:
-        check_rereadable(opened.source, need)
     if isinstance(model, Blend):
         given = opened.source, str(opened.target), opened.weight
         opened = opened._replace(folds=model.apart(*given))
-        model.learn(opened, named=not is_array(source), progress=progress)
+        model.learn(opened, width=array_width(source), progress=progress)
         return
     rows, where = opened.source, opened.source.description
     features = [feature.name for feature, _ in opened.learning().features]

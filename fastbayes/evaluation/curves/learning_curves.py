@@ -34,7 +34,7 @@ from fastbayes.data.dates import with_parts
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Census, Draw, Drawn, Increments, checked_seed
 from fastbayes.data.memory import TableSource
-from fastbayes.data.segments import Place, Segment, Source, check_rereadable
+from fastbayes.data.segments import Place, Segment, Source
 from fastbayes.evaluation.calibrate.calibration import Calibrated
 from fastbayes.evaluation.curves.curve_table import METRICS, LearningCurve
 from fastbayes.evaluation.curves.fit_source import fit_rows
@@ -190,8 +190,8 @@ def learning_curve(
         null_values=null_values,
         filesystem=filesystem,
         threads=threads,
+        again="learning_curve reads it for every repeat",
     )
-    check_rereadable(opened.source, "learning_curve reads it for every repeat")
     given: dict[str, Any] = {"threads": threads, "memory_limit": memory_limit}
     options = {"missing": missing, "discretize": discretize}
     limits = {name: value for name, value in given.items() if value is not None}

@@ -30,7 +30,6 @@ from fastbayes.core.suggestions import use_one_of
 from fastbayes.core.threads import in_order, resolved_threads
 from fastbayes.data.encode import Encoder
 from fastbayes.data.folds import Folds
-from fastbayes.data.segments import check_rereadable
 from fastbayes.evaluation.validate.array_estimators import (
     ArrayScorer,
     FeatureMatrix,
@@ -71,7 +70,7 @@ from fastbayes.evaluation.validate.shared_tallies import (
 from fastbayes.kernels import dispatch
 from fastbayes.models.discrete.one_dependence import OneDependence
 from fastbayes.models.estimator.base import Classifier, Scans, TableRows, check_learnable
-from fastbayes.models.estimator.inputs import is_array, require_labels
+from fastbayes.models.estimator.inputs import array_width, require_labels
 from fastbayes.models.estimator.loo_base import LooScorer
 from fastbayes.models.estimator.store import jsonable
 from fastbayes.models.leave_one_out.loo import kind_of, loo_scorer
@@ -267,8 +266,8 @@ def reading_by(**options: Any) -> dict[str, Any]:
 class ComparisonRunner:
     """Models on the same rows: counted together, scored together.
 
-    The rows are `opened` with folds if they are to be scored by these; `named` is whether their
-    columns have names, which those of an array have not; `whole` is what the models are for, and
+    The rows are `opened` with folds if they are to be scored by these; `width` is how many columns
+    they have where these have no names, those of an array; `whole` is what the models are for, and
     `reading` the options of models by which the rows were opened.
     """
 
@@ -282,7 +281,7 @@ class ComparisonRunner:
         *,
         loss: Any = None,
         race: bool = True,
-        named: bool = True,
+        width: int | None = None,
         whole: str = "a comparison",
         reading: Mapping[str, Any] | None = None,
     ) -> None:
@@ -291,10 +290,7 @@ class ComparisonRunner:
         self.race: Race | None = None
         self.rows: RowEncoding
         self.figures: Callable[[Runner, Score], Validation]
-        self.named, self.whole = named, whole
-        # A model of an array without names takes the columns that are left, and no others.
-        all_columns = () if named else ("columns", "exclude")
-        self.reading = {n: said for n, said in (reading or {}).items() if n not in all_columns}
+        self.width, self.whole, self.reading = width, whole, reading or {}
         # How a model is asked for that would take long.
         self.ask = f"name it, or say models={ALL!r}"
         self.limits = {} if memory_limit is None else {"memory_limit": memory_limit}
@@ -305,10 +301,6 @@ class ComparisonRunner:
         self.numbers = [feature.name for feature, book in features if book is None]
         self.n_numbers = len(self.numbers)
         self.categorical = self.n_numbers < len(features)
-        # What the columns left of an array without names are called when they come again.
-        places = {feature.name: f"x{i}" for i, (feature, _) in enumerate(features)}
-        self.renamed = {} if named or all(n == x for n, x in places.items()) else places
-        self.categories = [places[feature.name] for feature, book in features if book is not None]
         self.n_read = 0
         # The rule of each way in which numeric columns are cut; that of all models first.
         self.shared = _name_of(discretize)
@@ -608,19 +600,8 @@ class ComparisonRunner:
         stats = model._scanned(scans)
         model._learned(stats)
         names, n_features = model._features_of(stats)
-        model._set_features(names if self.named else None, n_features)
-        if self.renamed:
-            model.set_params(**self._renamed(model.get_params(deep=False)))
+        model._set_features(*((names, n_features) if self.width is None else (None, self.width)))
         return model
-
-    def _renamed(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options that name columns, with the names that the columns left have by place."""
-        found: dict[str, Any] = {
-            option: {self.renamed.get(name, name): said for name, said in options[option].items()}
-            for option in ("domains", "discretize", "numeric")
-            if isinstance(options.get(option), Mapping)
-        }
-        return found | ({"categorical": self.categories} if options["categorical"] else {})
 
     def _without(self, runner: Runner, rest: Statistics, *rows: Any) -> LooScorer:
         """Return a model fitted without a fold, of which nothing is said but how it scores.
@@ -1115,8 +1096,9 @@ def compare(
         ("naive-bayes" has numeric="student", "naive-bayes-auto" numeric="auto", "logistic"
         standardize=True, init="zeros" and tol=0.01, the two of Gaussian Bayes prior="niw", those of
         quantiles five bins; "logistic-pairs" has interactions="auto", bins, C=10 and tol=0.3, so
-        that its figures depend on the order of columns, the names of classes and how rows are cut
-        into files, by some 1e-5 nats of log-loss; "aode-missing" has missing="category", and
+        that its fit stops where rounding still tells, and its figures depend on the order of
+        columns, the names of classes and how rows are cut into files, of a few hundred rows by up
+        to 3e-3 nats of log-loss; "aode-missing" has missing="category", and
         unasked takes part only where a value of a category or a bin is missing); unfitted models
         with parameters of their own; estimators of arrays by scikit-learn's protocol (see Notes);
         or {name: model}. All read the rows alike: `columns`, `exclude`, `categorical`, `domains`
@@ -1152,7 +1134,7 @@ def compare(
         The leaderboard; print it, or see its `table`. `best.model` is the winner, fitted to all
         rows, and `Calibrated` by a temperature; `best.model.model_` is without it. Models have as
         parameters the `domains`, `categorical`, `columns`, `exclude` and `dates` by which the rows
-        were read (of an array without names not `columns` and `exclude`: they take those left).
+        were read.
 
     Raises
     ------
@@ -1170,7 +1152,8 @@ def compare(
     columns: models of pairs of columns and searches for a network grow with the square of their
     number, A2DE with its cube, and with what values are joint; models with a covariance of all
     numbers with the cube of theirs; the joint models with the rows that may differ, in categories
-    or bins; "naive-bayes-auto" with each number, by much. Others are listed with the estimate.
+    or bins; "naive-bayes-auto" with each number, by much; A2DE, logistic and weighted models with
+    the number of classes, too. Others are listed with the estimate.
 
     The counts of folds add, so that k-fold takes no more scans than leave-one-out, where columns
     are categories. Numeric columns take one scan more for cut points, and by folds one for those of
@@ -1234,22 +1217,22 @@ def compare(
         sample_weight=sample_weight,
         null_values=null_values,
         filesystem=filesystem,
+        again="compare counts and then scores",
         **how,
     )
-    check_rereadable(opened.source, "compare counts and then scores")
     elsewhere = isinstance(opened.source, Counter)
     by_default = folds is None and (validation == "k_fold" or not (validation or elsewhere))
     if by_default or number is not None:
         apart = folds_apart(opened.source, str(opened.target), number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])
-    by_folds, named = opened.folds is not None, not is_array(source)
+    by_folds, width = opened.folds is not None, array_width(source)
 
     def judged(race: bool) -> tuple[ComparisonRunner, list[Entry]]:
         contest = ComparisonRunner(
             *(opened, discretize, threads, memory_limit, progress),
             loss=loss,
             race=race,
-            named=named,
+            width=width,
             reading=reading,
         )
         with contest.repeated():
@@ -1263,7 +1246,7 @@ def compare(
     options = {**how, "race": race, "discretize": discretize, "memory_limit": memory_limit}
     members = {runner.name: runner.given for runner in contest.runners if not runner.of_arrays}
     rows, where = None if elsewhere else opened, opened.source.description
-    blended = Blending(rows, where, members, options, named, progress)
+    blended = Blending(rows, where, members, options, width, progress)
     return contest.result("k-fold" if by_folds else "leave-one-out", entries, blended)
 
 
@@ -1275,7 +1258,7 @@ class Blending:
     where     what messages call the rows
     members   models of tables by name, as they were asked for
     options   parameters of `Blend`
-    named     whether the columns have names, which those of an array have not
+    width     how many columns rows without names of columns have, those of an array
     progress  called with the number of rows done; it does not leave the process
     """
 
@@ -1283,7 +1266,7 @@ class Blending:
     where: str
     members: Mapping[str, Any]
     options: Mapping[str, Any]
-    named: bool
+    width: int | None
     progress: Progress | None
 
     def __call__(self, names: Sequence[str]) -> Any:
@@ -1305,7 +1288,7 @@ class Blending:
         if opened.folds is None:
             given = opened.source, str(opened.target), opened.weight
             opened = opened._replace(folds=blend.apart(*given))
-        return blend.learn(opened, named=self.named, progress=self.progress)
+        return blend.learn(opened, width=self.width, progress=self.progress)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled."""

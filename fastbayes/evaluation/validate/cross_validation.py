@@ -16,7 +16,7 @@ from fastbayes.core.picks import Picks
 from fastbayes.core.schema import Schema
 from fastbayes.data.encode import Encoded
 from fastbayes.data.memory import is_name
-from fastbayes.data.segments import Source, check_rereadable
+from fastbayes.data.segments import Source
 from fastbayes.data.source import open_for
 from fastbayes.evaluation.validate.scored_rows import RowEncoding
 from fastbayes.evaluation.validate.scoring import (
@@ -440,8 +440,8 @@ def k_fold(
         null_values=null_values,
         filesystem=filesystem,
         threads=threads,
+        again="k_fold counts and then scores",
     )
-    check_rereadable(opened.source, "k_fold counts and then scores")
     if number is not None:
         apart = folds_apart(opened.source, str(opened.target), number, seed, opened.weight)
         opened = opened._replace(folds=with_folds(opened.source, apart)[1])

@@ -82,6 +82,11 @@ def is_array(X: Any) -> bool:
     return (hasattr(X, "__array__") and not arrow) or hasattr(X, "__len__")
 
 
+def array_width(X: Any) -> int | None:
+    """Return how many columns rows without column names have; None of other rows."""
+    return int(np.shape(X)[1]) if is_array(X) else None
+
+
 def open_training(model: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Training:
     """Return the source of training rows, its features checked against or set on the model."""
     if y is None:

@@ -572,8 +572,8 @@ class Model(Prediction):
         self._check_fitted()
         header, arrays = self.statistics_.state()
         more, more_arrays = self._state_of_rows()
-        named = "feature_names_in_" in vars(self)
-        return {**header, "named": named, **more}, {**arrays, **more_arrays}
+        features = {"named": "feature_names_in_" in vars(self), "width": self.n_features_in_}
+        return {**header, **features, **more}, {**arrays, **more_arrays}
 
     @classmethod
     def from_state(
@@ -607,8 +607,25 @@ class Model(Prediction):
         model = cls(**filed_parameters(cls, params))
         stats = model._loaded(header, arrays, source)
         names, n_features = model._features_of(stats)
-        model._set_features(names if header["named"] else None, n_features)
+        places = names if "exclude" in cls._declared else None
+        width = filed_width(header, places, n_features)
+        model._set_features(names if header["named"] else None, width)
         return model._learned(stats)
+
+
+def filed_width(header: Mapping[str, Any], names: Sequence[str] | None, n_features: int) -> int:
+    """Return `n_features_in_` of a model in a file, more than its features where some are left out.
+
+    Those of an array, where features are named by their places, if some can be left out; a file
+    that does not say so is of a version that forgot the others. Raises ValueError where a feature
+    has no place.
+    """
+    width = int(header.get("width", n_features))
+    if width == n_features:
+        return width
+    if header["named"] or not names or any(int(n.removeprefix("x")) >= width for n in names):
+        raise ValueError(f"{n_features} features are not of {width} columns")
+    return width
 
 
 def shifted_prior(posterior: Floats, prior: Floats, tolerance: float, max_iter: int) -> Floats:
