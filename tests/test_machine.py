@@ -81,6 +81,27 @@ def test_processors__are_those_of_the_least_quota(
     assert usable_processors(system(tmp_path, files)) == min(8, most)
 
 
+@pytest.mark.parametrize(("quota", "most"), [("-1", 8), ("50000", 1), ("250000", 3)])
+def test_processors__by_a_quota_of_version_1(
+    tmp_path: Path, quota: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    files = {
+        "proc/self/cgroup": "5:cpu,cpuacct:/a\n4:memory:/a/b\n",
+        "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": f"{quota}\n",
+        "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
+    }
+    assert usable_processors(system(tmp_path, files)) == most
+
+
+def test_files_that_say_nothing_are_no_limits(tmp_path: Path) -> None:
+    files = {"proc/self/cgroup": "nothing\n\n0::/a\n", "sys/fs/cgroup/a/memory.max": ""}
+    files |= {"sys/fs/cgroup/a/cpu.max": "\n"}
+    root = system(tmp_path, files)
+    assert usable_memory(root) == usable_memory(tmp_path / "none")
+    assert usable_processors(root) == usable_processors(tmp_path / "none")
+
+
 def test_processors__are_those_it_may_run_on_without_a_quota(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -407,6 +407,23 @@ def test_threads__never_refuse_what_one_counts(options: dict[str, Any], growing:
         assert [*found.ledger] == [*expected.ledger]
 
 
+@pytest.mark.parametrize("kind", [fb.TAN, fb.KDB, fb.NetworkClassifier])
+def test_threads__never_refuse_the_structure_that_one_finds(kind: Any, growing: str) -> None:
+    def fitted(threads: int, limit: int | None = None) -> Any:
+        return kind(columns=["c*"], threads=threads, memory_limit=limit).fit(growing, "y")
+
+    limit = 1 << 17
+    while True:
+        try:
+            fitted(1, limit)
+            break
+        except MemoryLimitError:
+            limit = limit * 5 // 4
+    expected = fitted(1).predict_proba(growing)
+    for threads in (2, 8):
+        np.testing.assert_array_equal(fitted(threads, limit).predict_proba(growing), expected)
+
+
 def test_a_checkpoint__goes_on_when_fewer_threads_count(growing: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"pairs": True, "columns": ["c*"]}
     given = {"memory_limit": least_limit(growing, **options), "checkpoint_seconds": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -472,6 +473,28 @@ def test_an_infinite_number_is_refused_with_its_row_at_prediction(tmp_path: Path
     for predict in (model.predict_proba, lambda p: fb.predict_to(model, p, tmp_path / "o.csv")):
         with pytest.raises(DataError, match=r"column 'x', row 140001 of .*t.parquet: value inf is"):
             predict(tmp_path / "t.parquet")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system lists no open files")
+@pytest.mark.parametrize("column", ["z", "x"])
+def test_an_error_that_is_kept_holds_no_file(column: str, tmp_path: Path) -> None:
+    """Of the column that is decoded before, or of one that is decoded late."""
+    few = {"z": np.arange(4.0), "x": np.arange(4.0), "y": [*"abab"]}
+    model, path = fb.NaiveBayes(threads=1).fit(few, "y"), tmp_path / "t.parquet"
+    numbers = {"z": np.zeros(150_000), "x": np.zeros(150_000), "y": [*"ab"] * 75_000}
+    numbers[column][140_001] = np.inf
+    pq.write_table(pa.table(numbers), path, row_group_size=70_000)
+    held, before = [], len(os.listdir("/proc/self/fd"))
+    for work in (
+        lambda: model.predict_proba(path),
+        lambda: fb.predict_to(model, path, tmp_path / "o.parquet"),
+        lambda: fb.count(path, "y", threads=1),
+        lambda: fb.LogisticRegression(threads=1).fit(path, "y"),
+    ):
+        with pytest.raises(DataError, match="infinite") as found:
+            work()
+        held.append(found)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_an_infinite_number_is_refused_with_its_row(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class TestPaths:
         Path("less/a.parquet").rename("less/b.parquet")
         before = {file.path for file in find_files(named).files}
         Path(link).symlink_to("disk")
-        said = f"{gone}: no such file or directory: the link leads to disk, which is gone"
+        said = f"{gone}: no such file or directory: the link leads to disk; "
         for asked in (named, gone):
             with pytest.raises(DataError, match=f"^{re.escape(said)}"):
                 find_files(asked)
@@ -161,6 +161,33 @@ class TestPaths:
         assert [file.path for file in find_files(".").files] == ["./a.parquet"]
         assert [file.path for file in find_files("**").files] == ["a.parquet"]
         assert len(find_files("*.parquet").files) == 1
+
+    def test_link_to_itself(self, folder: Path) -> None:
+        Path("a.parquet").symlink_to("a.parquet")
+        for named in (".", "*", "a.parquet"):
+            with says(DataError, "a.parquet: too many", "the link leads to a.parquet"):
+                find_files(named)
+
+    @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="reads as a user without rights")
+    @pytest.mark.parametrize("named", ["lake", "lake/*"])
+    def test_link_into_a_directory_without_permission(self, folder: Path, named: str) -> None:
+        for place in ("lake", "away"):
+            Path(place).mkdir()
+            pq.write_table(TABLE, f"{place}/a.parquet")
+        Path("lake/b.parquet").symlink_to(folder / "away/a.parquet")
+        folder.chmod(0o755)
+        Path("away").chmod(0)
+        user = os.geteuid()
+        try:
+            if user == 0:  # who may read everything
+                os.seteuid(65534)
+            with says(DataError, "lake/b.parquet: permission denied: the link leads to /"):
+                find_files(named)
+            errors: list[DataError] = []
+            assert len(find_files(named, None, errors.append).files) == len(errors) == 1
+        finally:
+            os.seteuid(user)
+            Path("away").chmod(0o755)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a pipe")
     @pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Iterator
@@ -20,8 +21,7 @@ def usable_memory(root: Path = _ROOT) -> float:
         memory = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # a system that does not say
         memory = math.inf
-    limits = [*_said("", "memory.max", root), *_said("memory", "memory.limit_in_bytes", root)]
-    return min([memory, *(float(limit) for limit, *_ in limits if limit.isdecimal())])
+    return min(memory, _limit(root))
 
 
 def usable_processors(root: Path = _ROOT) -> int:
@@ -31,25 +31,49 @@ def usable_processors(root: Path = _ROOT) -> int:
     """
     # os.process_cpu_count is new in Python 3.13, and sees no quotas either.
     some = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    shares = [
-        math.ceil(int(quota) / int(period))
-        for quota, period in _said("", "cpu.max", root)
-        if quota.isdecimal()
+    return max(1, int(min(some or 1, _quota(root))))
+
+
+# Every job asks; a process stays in its group as good as always.
+@functools.cache
+def _limit(root: Path) -> float:
+    limits = [*_said("", root, "memory.max"), *_said("memory", root, "memory.limit_in_bytes")]
+    return min([math.inf, *(float(limit) for (limit,) in limits)])
+
+
+@functools.cache
+def _quota(root: Path) -> float:
+    quotas = [
+        *_said("", root, "cpu.max"),
+        *_said("cpu", root, "cpu.cfs_quota_us", "cpu.cfs_period_us"),
     ]
-    return max(1, min([some or 1, *shares]))
+    return min([math.inf, *(math.ceil(int(quota) / int(period)) for quota, period in quotas)])
 
 
-def _said(controller: str, name: str, root: Path) -> Iterator[list[str]]:
-    """Yield the words of a file of each control group that the process is in, and of those above.
+def _said(controller: str, root: Path, *names: str) -> Iterator[list[str]]:
+    """Yield the numbers in files of each control group that the process is in, and of those above.
 
-    Those of version 2 have no `controller`. In a container the groups above it are not to be seen.
+    Where there is a limit. Those of version 2 have no `controller`. In a container the groups above
+    it are not to be seen.
     """
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text(errors="replace").splitlines():
-            _, controllers, path = line.split(":", 2)
+            _, _, told = line.partition(":")
+            controllers, _, path = told.partition(":")
             if controller not in controllers.split(","):
                 continue
             group = (root / "sys/fs/cgroup" / controller).joinpath(*path.strip("/").split("/"))
             for folder in (group, *group.parents):
                 with suppress(OSError):
-                    yield (folder / name).read_text().split()
+                    words = " ".join((folder / name).read_text() for name in names).split()
+                    if words and all(word.isdecimal() for word in words):  # not "max", nor -1
+                        yield words
+
+
+def _forget() -> None:
+    _limit.cache_clear()
+    _quota.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):  # a worker may be put into another group
+    os.register_at_fork(after_in_child=_forget)

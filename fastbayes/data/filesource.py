@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from types import ModuleType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -552,7 +552,7 @@ class FileSource(Source):
             reader.file.origin,
             first.first_row,
             None if None in sizes else sum(n or 0 for n in sizes),
-            reads[0] if len(pieces) == 1 else lambda: chain.from_iterable(r() for r in reads),
+            reads[0] if len(pieces) == 1 else lambda: (rows for read in reads for rows in read()),
             -1 if before < 0 or first.first_row < 0 else before + first.first_row,
             read_apart=apart,
             parts=parts,

@@ -142,9 +142,13 @@ def why_not_found(fs: pafs.FileSystem, path: str) -> str:
     """Return why there is no file at a path: of HTTP what its server answers, if anything."""
     missing = "no such file or directory"
     if isinstance(fs, pafs.LocalFileSystem) and os.path.islink(path):
-        target = os.readlink(path)
+        try:
+            os.stat(path)
+        except OSError as error:
+            missing = os.strerror(error.errno or 0).lower()
         return (
-            f"{missing}: the link leads to {target}, which is gone; restore it or remove the link"
+            f"{missing}: the link leads to {os.readlink(path)}; mend what is there, or remove the "
+            "link"
         )
     if scheme_of(path) not in WEB:
         return missing

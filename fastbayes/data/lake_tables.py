@@ -43,10 +43,10 @@ def open_delta(
     name = f"{table.table_uri} (Delta, version {table.version()})"
     with _said(name):
         # The library's dataset knows it from reader version 3 on, and before takes files' names.
-        mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none").lower()
         refuse(
-            mapping == "id",
-            f"{name}: columns of its files go by ids (delta.columnMapping.mode = 'id'), and "
+            mapping not in ("none", "name"),
+            f"{name}: columns of its files go by ids (delta.columnMapping.mode = {mapping!r}), and "
             "deltalake takes them by names; write it again in mode 'name', or pass its rows as "
             "another library reads them",
         )

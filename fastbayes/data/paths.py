@@ -37,7 +37,10 @@ DELTA = (
     "deltalake.DeltaTable(...), or what its to_pyarrow_dataset() is when filtered"
 )
 # What to pass where files are needed, as messages end.
-FILES = "pass paths: of a Delta table without deletion vectors, those of its file_uris()"
+FILES = (
+    "pass paths: of a Delta table without deletion vectors and renamed columns, those of its "
+    "file_uris()"
+)
 _WILD = re.compile(r"[*?\[]")
 # A directory that says what a column is in all files below it.
 _KEY = re.compile(r"\w[^/=]*=[^/]*")
@@ -329,7 +332,10 @@ def _inside(fs: pafs.FileSystem, selector: pafs.FileSelector) -> list[Any]:
         return list(fs.get_file_info(selector))
     folder = selector.base_dir
     with reading(folder):
-        found = [info for info in fs.get_file_info(selector) if _has_path(info)]
+        try:
+            found = [info for info in fs.get_file_info(selector) if _has_path(info)]
+        except PermissionError:  # of the directory, or of what a link in it leads to
+            found = []
         said = {info.base_name for info in found}
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
@@ -339,6 +345,8 @@ def _inside(fs: pafs.FileSystem, selector: pafs.FileSelector) -> list[Any]:
                     found.append(_Unsaid(entry.path, entry.name, pafs.FileType.File))
                 elif _leads_nowhere(entry.path):
                     found.append(_Unsaid(entry.path, entry.name, pafs.FileType.NotFound))
+                elif os.path.exists(entry.path):  # or else it vanished
+                    found.append(fs.get_file_info(entry.path))
     return found
 
 

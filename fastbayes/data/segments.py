@@ -6,7 +6,7 @@ import copy
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -191,14 +191,21 @@ class Segment:
         """
         return self.read()
 
-    def apart(self, names: Sequence[str]) -> Apart:
+    @contextmanager
+    def apart(self, names: Sequence[str]) -> Iterator[tuple[Iterator[Rows], LateNumbers | None]]:
         """Open the rows as batches that lack some of these columns of numbers, and as those.
 
         Which ones are decoded block by block the numbers tell: none (None) where that is no use.
+        What reads the batches is closed in the end, since errors hold what has a name.
         """
-        if self.read_apart is None or not names:
-            return nullcontext((self.batches(), None))
-        return self.read_apart(names)
+        late = self.read_apart if names else None
+        opened = nullcontext((self.batches(), None)) if late is None else late(names)
+        with opened as (batches, numbers):
+            try:
+                yield batches, numbers
+            finally:
+                if isinstance(batches, Generator):
+                    batches.close()
 
 
 class Source(ABC):

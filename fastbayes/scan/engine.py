@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -37,7 +38,7 @@ from fastbayes.scan.budget import (
 from fastbayes.scan.checkpoint import KeptCounts, Progressed
 from fastbayes.scan.dual_encoding import named_alike, named_apart
 from fastbayes.scan.fold_statistics import Crossing, with_folds_of
-from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest
+from fastbayes.scan.request import Counter, Partial, Progress, ScanRequest, stage
 from fastbayes.scan.row_blocks import rows_at_once, rows_on_all
 from fastbayes.scan.segment_counts import SegmentCounts
 from fastbayes.statistics.base import Room, Statistic
@@ -127,13 +128,20 @@ def left_for_pairs(
 ) -> int:
     """Return the bytes that one set of counts of pairs may take besides those of values.
 
-    `besides` are the bytes that reading takes.
+    Each thread has a set, of half of the threads, or half of these, where the largest pair would
+    not fit otherwise. `besides` are the bytes that reading takes.
     """
     limit = (default_limit() if memory_limit is None else int(memory_limit)) - besides
-    # Each thread has a set, and the result is one more.
-    copies, larger = resolved_threads(threads) + 1, shape._replace(sizes=roomy(shape.sizes))
-    needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
-    return max(limit - total_of(needs), 0) // copies
+    larger = shape._replace(sizes=roomy(shape.sizes))
+    largest = 8 * shape.n_classes * math.prod(sorted((shape.sizes + 1).tolist())[-2:])
+    threads = resolved_threads(threads)
+    while True:
+        copies = threads + 1  # the result is one more
+        needs = needs_of({"values": {}, "moments": {}}, Room(larger, larger.sizes, copies))
+        left = max(limit - total_of(needs), 0) // copies
+        if left >= largest or threads == 1:
+            return left
+        threads //= 2
 
 
 class _Total(NamedTuple):
@@ -242,8 +250,10 @@ def scan(
         except MemoryLimitError as error:
             if not (fewer and budget.fewer and source.rereadable):
                 raise
-            logger.info("%s; the rows are counted anew with threads=%d", error, budget.fewer)
+            # An error that a log keeps would keep these counts.
+            logger.info("%s; the rows are counted anew with threads=%d", str(error), budget.fewer)
         release()
+        stage(progress, "counting anew")
         threads = budget.fewer
         if unlabelled is not None:
             unlabelled.clear()

@@ -208,41 +208,41 @@ class TableRows(Model):
         as_objects = out.dtype.hasobject
         tally = Tally(np.zeros(len(self.schema_.categorical), dtype=np.int64))
 
+        def answer(rows: LookedUp, answers: NDArray[Any], threads: int) -> int:
+            """Write the answers of rows; return how many are impossible under every class."""
+            lost: list[Any] = []
+
+            def one_block(batch: Batch, at: int) -> None:
+                piece = answers[at : at + batch.n_rows]
+                found = piece if labels is None else np.empty(batch.n_rows, np.intp)
+                lost.append(score(batch, found))
+                if labels is not None:
+                    dispatch.load("scoring.posterior", batch.cells).to_labels(found, labels, piece)
+
+            row_blocks.over_blocks(
+                rows,
+                one_block,
+                moving=[] if as_objects else [(answers.view(np.uint8), answers.strides[0])],
+                repeatable=repeatable(rows),
+                blank=True,
+                threads=threads,
+            )
+            return sum(int(n) for n in lost if n is not None)
+
         def one(
             item: tuple[Segment, NDArray[Any] | None], threads: int
         ) -> tuple[int, list[NDArray[Any]], NDArray[np.int64], int]:
             segment, part = item
             done, unseen, prior_rows = 0, np.zeros_like(tally.unseen), 0
             pieces = []
-            for rows, looked_up in row_blocks.looked_up(segment, encoder, late):
+            for rows, known in row_blocks.looked_up(segment, encoder, late):
                 if part is not None:
                     answers = part[done : done + rows.num_rows]
                 else:
                     answers = np.empty((rows.num_rows, *tail), dtype=out.dtype)
                     pieces.append(answers)
-                lost: list[Any] = []
-
-                def one_block(
-                    batch: Batch, at: int, answers: NDArray[Any] = answers, lost: list[Any] = lost
-                ) -> None:
-                    piece = answers[at : at + batch.n_rows]
-                    found = piece if labels is None else np.empty(batch.n_rows, np.intp)
-                    lost.append(score(batch, found))
-                    if labels is not None:
-                        dispatch.load("scoring.posterior", batch.cells).to_labels(
-                            found, labels, piece
-                        )
-
-                row_blocks.over_blocks(
-                    looked_up,
-                    one_block,
-                    moving=[] if as_objects else [(answers.view(np.uint8), answers.strides[0])],
-                    repeatable=repeatable(looked_up),
-                    blank=True,
-                    threads=threads,
-                )
-                prior_rows += sum(int(n) for n in lost if n is not None)
-                unseen += looked_up.unseen()
+                prior_rows += answer(known, answers, threads)
+                unseen += known.unseen()
                 done += rows.num_rows
             return done, pieces, unseen, prior_rows
 

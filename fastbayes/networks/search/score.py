@@ -188,8 +188,6 @@ class FamilyScores:
     def __init__(self, rows: CompleteRows, rule: ScoreRule) -> None:
         self.rows, self.rule = rows, rule
         self.threads = resolved_threads(rows.reading.threads)
-        # Every worker has a set of tables, some wait to be added up, and one is the sum.
-        self.room = max(rows.reading.limit // 2 // (8 * (self.threads + 3)), 1)
         self.sizes = rows.sizes.tolist()
         self.kinds = sorted({*self.sizes})
         self.price = rule.per_parameter(rows.total)
@@ -375,8 +373,16 @@ class FamilyScores:
         else:
             self._sums.update(zip((mask | 1 << u for u in us), sums.tolist(), strict=True))
 
+    @property
+    def room(self) -> int:
+        """How many cells a set of tables may have.
+
+        Every worker has a set, some wait to be added up, and one is the sum.
+        """
+        return max(self.rows.reading.limit // 2 // (8 * (self.threads + 3)), 1)
+
     def _runs(self, requests: list[Request]) -> Iterable[list[Request]]:
-        """Yield requests whose tables fit in memory together."""
+        """Yield requests whose tables fit in memory together, on fewer threads if need be."""
         run: list[Request] = []
         cells, alone = 0, False
         for base, others in requests:
@@ -388,7 +394,9 @@ class FamilyScores:
                 run, cells = [], 0
             alone = wide
             each = [width * self.sizes[u] for u in others]
-            if (its := max(each)) > self.room:
+            while (its := max(each)) > self.room and self.threads > 1:
+                self.threads //= 2
+            if its > self.room:
                 names = [self.rows.names[v] for v in (*base, others[each.index(its)])]
                 raise MemoryLimitError(
                     f"the counts of {names} together need {8 * its:,} bytes in each of "
