@@ -572,7 +572,9 @@ class Model(Prediction):
         self._check_fitted()
         header, arrays = self.statistics_.state()
         more, more_arrays = self._state_of_rows()
-        features = {"named": "feature_names_in_" in vars(self), "width": self.n_features_in_}
+        # A model of a fold, which goes to workers, was asked for no more than to score.
+        width = vars(self).get("n_features_in_")
+        features = {"named": "feature_names_in_" in vars(self), "width": width}
         return {**header, **features, **more}, {**arrays, **more_arrays}
 
     @classmethod
@@ -620,7 +622,8 @@ def filed_width(header: Mapping[str, Any], names: Sequence[str] | None, n_featur
     that does not say so is of a version that forgot the others. Raises ValueError where a feature
     has no place.
     """
-    width = int(header.get("width", n_features))
+    said = header.get("width")
+    width = n_features if said is None else int(said)
     if width == n_features:
         return width
     if header["named"] or not names or any(int(n.removeprefix("x")) >= width for n in names):
