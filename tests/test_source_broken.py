@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,21 @@ def read(source: Any, **options: Any) -> list[dict[str, Any]]:
                 sound(batch).validate(full=True)
             found += batch.to_pylist()
     return found
+
+
+@contextmanager
+def forbidden(folder: Path, name: str) -> Iterator[None]:
+    """Take away the rights to a file or directory, and read as a user whom that keeps out."""
+    folder.chmod(0o755)
+    (folder / name).chmod(0)
+    user = os.geteuid()
+    try:
+        if user == 0:  # who may read everything
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(user)
+        (folder / name).chmod(0o755)
 
 
 def says(error: type[Exception], *parts: str) -> Any:
@@ -175,19 +191,11 @@ class TestPaths:
             Path(place).mkdir()
             pq.write_table(TABLE, f"{place}/a.parquet")
         Path("lake/b.parquet").symlink_to(folder / "away/a.parquet")
-        folder.chmod(0o755)
-        Path("away").chmod(0)
-        user = os.geteuid()
-        try:
-            if user == 0:  # who may read everything
-                os.seteuid(65534)
+        errors: list[DataError] = []
+        with forbidden(folder, "away"):
             with says(DataError, "lake/b.parquet: permission denied: the link leads to /"):
                 find_files(named)
-            errors: list[DataError] = []
             assert len(find_files(named, None, errors.append).files) == len(errors) == 1
-        finally:
-            os.seteuid(user)
-            Path("away").chmod(0o755)
 
     @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a pipe")
     @pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b"])
@@ -207,24 +215,16 @@ class TestPaths:
         for day in ("day=0", "day=1"):
             Path("lake", day).mkdir(parents=True)
             pq.write_table(TABLE, f"lake/{day}/a.parquet")
-        folder.chmod(0o755)
-        Path("lake/day=1").chmod(0)
-        user = os.geteuid()
-        try:
-            if user == 0:  # who may read everything
-                os.seteuid(65534)
-            with says(DataError, "lake/day=1: may not be read: permission denied"):
-                find_files(named)
-        finally:
-            os.seteuid(user)
-            Path("lake/day=1").chmod(0o755)
+        with (
+            forbidden(folder, "lake/day=1"),
+            says(DataError, "lake/day=1: may not be read: permission denied"),
+        ):
+            find_files(named)
 
+    @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="reads as a user without rights")
     def test_no_permission(self, folder: Path) -> None:
         pq.write_table(TABLE, "a.parquet")
-        os.chmod("a.parquet", 0)
-        if os.access("a.parquet", os.R_OK):
-            pytest.skip("this user may read everything")
-        with says(DataError, "a.parquet: may not be read"):
+        with forbidden(folder, "a.parquet"), says(DataError, "a.parquet: may not be read"):
             open_source("a.parquet")
 
 

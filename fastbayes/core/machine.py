@@ -34,7 +34,7 @@ def usable_processors(root: Path = _ROOT) -> int:
     return max(1, int(min(some or 1, _quota(root))))
 
 
-# Every job asks; a process stays in its group as good as always.
+# Every job asks, and a process hardly ever changes its groups.
 @functools.cache
 def _limit(root: Path) -> float:
     limits = [*_said("", root, "memory.max"), *_said("memory", root, "memory.limit_in_bytes")]
@@ -58,8 +58,7 @@ def _said(controller: str, root: Path, *names: str) -> Iterator[list[str]]:
     """
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text(errors="replace").splitlines():
-            _, _, told = line.partition(":")
-            controllers, _, path = told.partition(":")
+            controllers, _, path = line.partition(":")[2].partition(":")
             if controller not in controllers.split(","):
                 continue
             group = (root / "sys/fs/cgroup" / controller).joinpath(*path.strip("/").split("/"))
